@@ -1,0 +1,187 @@
+#include "backends/cpu/compiled_program.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "absl/strings/str_split.h"
+#include "backends/core/dtype.h"
+#include "backends/core/error.h"
+#include "backends/core/sha256.h"
+#include "backends/core/strings.h"
+
+namespace tenon::cpu {
+namespace {
+
+constexpr int64_t kScratchAlignment = 64;
+
+absl::Status CheckProgram(const tenon_program& program) {
+  if (!IsContractionDType(static_cast<DType>(program.dtype))) {
+    return Error(Reason::kUnsupportedDtype,
+                 StrCat("a program of dtype ", program.dtype, " (",
+                        DTypeName(static_cast<DType>(program.dtype)),
+                        ") cannot be contracted; float32, float64, complex64 and complex128 "
+                        "can"))
+        .Meta("dtype", program.dtype);
+  }
+  int32_t phase = TENON_PHASE_CONSTANT;
+  for (int32_t i = 0; i < program.n_steps; ++i) {
+    const tenon_step& step = program.steps[i];
+    if (step.kind != TENON_STEP_CONTRACT && step.kind != TENON_STEP_UNARY) {
+      return Error(Reason::kUnsupportedByProvider,
+                   StrCat("step ", i, " is of the unknown kind ", step.kind))
+          .Meta("step", i);
+    }
+    if (step.phase < phase || step.phase > TENON_PHASE_SLICE) {
+      return Error(Reason::kInternal,
+                   StrCat("step ", i, " of phase ", step.phase, " follows one of phase ", phase))
+          .Meta("step", i);
+    }
+    phase = step.phase;
+  }
+  return absl::OkStatus();
+}
+
+// Rough speeds of one core; only ratios between programs matter to their user, the scheduler.
+double PredictedSeconds(const CompiledProgram::Step& step) {
+  constexpr double kStepSeconds = 2e-7, kBytesPerSecond = 8e9, kInterpretedPerSecond = 2e8;
+  if (std::strcmp(step.name, "reference") == 0) {
+    return kStepSeconds + step.view.work() / kInterpretedPerSecond;
+  }
+  const bool single =
+      step.view.dtype == TENON_DTYPE_FLOAT32 || step.view.dtype == TENON_DTYPE_COMPLEX64;
+  const double flops_per_second = single ? 6e10 : 3e10;
+  return kStepSeconds +
+         std::max(step.flops / flops_per_second, step.view.traffic_bytes() / kBytesPerSecond);
+}
+
+}  // namespace
+
+absl::StatusOr<ImplementationLists> OnlyImplementations(const ImplementationLists& lists,
+                                                        std::string_view names) {
+  const std::vector<std::string> wanted = absl::StrSplit(ToAbsl(names), ',', absl::SkipEmpty());
+  const auto has = [](const std::vector<Implementation>& list, std::string_view name) {
+    return std::any_of(list.begin(), list.end(),
+                       [name](const Implementation& entry) { return entry.name == name; });
+  };
+  for (const std::string& name : wanted) {
+    if (has(lists.contract, name) || has(lists.unary, name)) continue;
+    return Error(Reason::kBadParameter, StrCat("no kernel is called '", name, "'"))
+        .Field("options");
+  }
+  const auto keep = [&wanted](const std::vector<Implementation>& list) {
+    std::vector<Implementation> kept;
+    for (const Implementation& entry : list) {
+      const bool named = std::find(wanted.begin(), wanted.end(), entry.name) != wanted.end();
+      if (named || &entry == &list.back()) kept.push_back(entry);
+    }
+    return kept;
+  };
+  return ImplementationLists{keep(lists.contract), keep(lists.unary)};
+}
+
+absl::StatusOr<std::unique_ptr<CompiledProgram>> CompiledProgram::Compile(
+    const tenon_program& program, const tenon_compile_options& options,
+    const ImplementationLists& lists, std::string_view environment) {
+  TENON_RETURN_IF_ERROR(CheckProgram(program));
+  auto compiled = std::unique_ptr<CompiledProgram>(new CompiledProgram());
+  compiled->program_ = &program;
+  compiled->threads_ = std::max(options.threads, 1);
+  compiled->element_bytes_ = DTypeSize(static_cast<DType>(program.dtype));
+  compiled->ChooseKernels(lists);
+  compiled->ListSliceSteps();
+  compiled->FormFingerprint(environment);
+  return compiled;
+}
+
+void CompiledProgram::ChooseKernels(const ImplementationLists& lists) {
+  steps_.resize(program_->n_steps);
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    Step& step = steps_[i];
+    step.view = ViewStep(*program_, program_->steps[i]);
+    step.flops = step.view.flops();
+    for (const Implementation& entry : step.view.is_contract() ? lists.contract : lists.unary) {
+      Preparation preparation = entry.prepare(step.view);
+      if (preparation.kernel != nullptr) {
+        step.kernel = std::move(preparation.kernel);
+        step.name = entry.name.data();
+        break;
+      }
+      step.refusals +=
+          StrCat(step.refusals.empty() ? "" : "; ", entry.name, ": ", preparation.refusal);
+    }
+    const int64_t scratch = step.kernel->scratch_bytes();
+    const int64_t rounded =
+        (scratch + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
+    scratch_bytes_ = std::max(scratch_bytes_, rounded);
+  }
+  for (const Step& step : steps_) {
+    names_.push_back(step.name);
+    refusals_.push_back(step.refusals.c_str());
+  }
+}
+
+void CompiledProgram::ListSliceSteps() {
+  size_t next = 0;
+  for (int32_t phase = 0; phase < 3; ++phase) {
+    phases_[phase].first = next;
+    while (next < steps_.size() && steps_[next].view.step->phase == phase) ++next;
+    phases_[phase].last = next;
+  }
+  const Range range = phases_[TENON_PHASE_SLICE];
+  slice_steps_.resize(program_->n_sliced + 1);
+  for (int changed = 0; changed <= program_->n_sliced; ++changed) {
+    for (size_t i = range.first; i < range.last; ++i) {
+      const tenon_step& step = *steps_[i].view.step;
+      const bool is_result = step.c.space == TENON_SPACE_RESULT;  // adds in every slice
+      if (changed == program_->n_sliced || changed < step.level || is_result) {
+        slice_steps_[changed].push_back(static_cast<int32_t>(i));
+      }
+    }
+  }
+}
+
+void CompiledProgram::FormFingerprint(std::string_view environment) {
+  std::string text(reinterpret_cast<const char*>(program_->fingerprint),
+                   sizeof(program_->fingerprint));
+  text += environment;
+  for (const Step& step : steps_) {
+    text += StrCat("\n", step.name, " ", step.kernel->Describe());
+  }
+  const std::array<uint8_t, 32> digest = Sha256(text);
+  std::memcpy(fingerprint_, digest.data(), digest.size());
+}
+
+double CompiledProgram::PredictedSliceSeconds() const {
+  const Range range = phases_[TENON_PHASE_SLICE];
+  double seconds = 0;
+  for (size_t i = range.first; i < range.last; ++i) {
+    const Step& step = steps_[i];
+    // A step runs once per value of the loops at positions below its level.
+    double slices_per_run = 1;
+    if (step.view.step->c.space != TENON_SPACE_RESULT) {
+      for (int32_t loop = step.view.step->level; loop < program_->n_sliced; ++loop) {
+        slices_per_run *= static_cast<double>(program_->sliced[loop].extent);
+      }
+    }
+    seconds += PredictedSeconds(step) / slices_per_run;
+  }
+  return seconds;
+}
+
+tenon_compiled_info CompiledProgram::Info() const {
+  tenon_compiled_info info{};
+  info.struct_size = sizeof(info);
+  info.n_steps = static_cast<int32_t>(steps_.size());
+  info.kernels = names_.data();
+  info.refusals = refusals_.data();
+  // One thread's scratch for each worker, and once more for every thread beyond the first: enough
+  // for any split of `threads` into workers and threads per worker.
+  info.worker_bytes = scratch_bytes_;
+  info.shared_bytes = scratch_bytes_ * (threads_ - 1);
+  info.predicted_slice_seconds = PredictedSliceSeconds();
+  std::memcpy(info.fingerprint, fingerprint_, sizeof(fingerprint_));
+  return info;
+}
+
+}  // namespace tenon::cpu

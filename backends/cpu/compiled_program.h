@@ -1,0 +1,90 @@
+// A program with an implementation chosen for each of its steps.
+
+#ifndef TENON_BACKENDS_CPU_COMPILED_PROGRAM_H_
+#define TENON_BACKENDS_CPU_COMPILED_PROGRAM_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "backends/cpu/kernel.h"
+#include "backends/plugin/abi.h"
+
+namespace tenon::cpu {
+
+// Implementations per kind of step, best first; the last one of each accepts everything.
+struct ImplementationLists {
+  std::vector<Implementation> contract, unary;
+};
+
+// The interpreter for everything.
+ImplementationLists ReferenceImplementations();
+
+// All kernels of this folder.
+ImplementationLists CpuImplementations();
+
+// Keeps the entries whose names stand in `names` (separated by commas), and the last of each list.
+// BAD_PARAMETER when a name is in neither list.
+absl::StatusOr<ImplementationLists> OnlyImplementations(const ImplementationLists& lists,
+                                                        std::string_view names);
+
+// Immutable once compiled, so shareable between threads. The program must outlive it.
+class CompiledProgram {
+ public:
+  struct Step {
+    StepView view;
+    std::unique_ptr<StepKernel> kernel;
+    std::string refusals;
+    const char* name = "";
+    double flops = 0;
+  };
+
+  // `environment` names what else decides the bits (ISA, libraries); it goes into the fingerprint.
+  // UNSUPPORTED_DTYPE or UNSUPPORTED_BY_PROVIDER when the program is not one for this host.
+  static absl::StatusOr<std::unique_ptr<CompiledProgram>> Compile(
+      const tenon_program& program, const tenon_compile_options& options,
+      const ImplementationLists& lists, std::string_view environment);
+
+  const tenon_program& program() const { return *program_; }
+  const std::vector<Step>& steps() const { return steps_; }
+  // Steps of a phase: positions [first, last) in steps().
+  struct Range {
+    size_t first = 0, last = 0;
+  };
+  Range phase(int32_t phase) const { return phases_[phase]; }
+  // Positions of the slice steps to run when the outermost sliced index that changed stands at
+  // loop position `changed`.
+  const std::vector<int32_t>& SliceSteps(int changed) const { return slice_steps_[changed]; }
+  // Every slice step, for the first slice of a group.
+  const std::vector<int32_t>& AllSliceSteps() const { return slice_steps_.back(); }
+
+  int threads() const { return threads_; }
+  int64_t element_bytes() const { return element_bytes_; }
+  // Scratch of one thread, a multiple of 64.
+  int64_t scratch_bytes() const { return scratch_bytes_; }
+  // Points into this.
+  tenon_compiled_info Info() const;
+
+ private:
+  CompiledProgram() = default;
+  void ChooseKernels(const ImplementationLists& lists);
+  void ListSliceSteps();
+  void FormFingerprint(std::string_view environment);
+  double PredictedSliceSeconds() const;
+
+  const tenon_program* program_ = nullptr;
+  std::vector<Step> steps_;
+  Range phases_[3];
+  std::vector<std::vector<int32_t>> slice_steps_;
+  std::vector<const char*> names_, refusals_;
+  int threads_ = 1;
+  int64_t element_bytes_ = 0, scratch_bytes_ = 0;
+  uint8_t fingerprint_[32] = {};
+};
+
+}  // namespace tenon::cpu
+
+#endif  // TENON_BACKENDS_CPU_COMPILED_PROGRAM_H_

@@ -1,0 +1,48 @@
+// Blocks of rows of a distance matrix, vectorised across pairs.
+//
+// The distance of a pair is the square root of the sum, over the columns from left to right, of the
+// squared difference; every operation is rounded on its own. Vector lanes hold different pairs, so
+// the bits are the same on every instruction set and for any block.
+
+#ifndef TENON_BACKENDS_CPU_DISTANCE_H_
+#define TENON_BACKENDS_CPU_DISTANCE_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "backends/core/tensor.h"
+#include "backends/plugin/abi.h"
+
+namespace tenon::cpu {
+
+// Points that share one vector: a panel. Rows of distances are padded to whole panels.
+inline constexpr int64_t kPanel = 8;
+
+inline int64_t PaddedRows(int64_t n) { return (n + kPanel - 1) / kPanel * kPanel; }
+
+// One pair by definition, in the matrix' element type; great-circle distance if `geodesic`.
+double PairDistance(const tenon_matrix& points, int64_t i, int64_t j);
+
+// A copy of the points in panels (or, for geodesic distances, the sines, cosines and longitudes).
+// The matrix must outlive it. Immutable once packed.
+class PackedPoints {
+ public:
+  // Bytes that Pack takes for such a matrix.
+  static int64_t Bytes(const tenon_matrix& points);
+  static absl::StatusOr<PackedPoints> Pack(const tenon_matrix& points);
+
+  // Writes distances from rows [first_row, first_row + rows) to all points from `first_column`
+  // (rounded down to a panel) on: out[r * PaddedRows(n) + j]. Values at j >= n are meaningless.
+  // `out` is aligned to 64 bytes.
+  void DistanceRows(int64_t first_row, int64_t rows, int64_t first_column, double* out) const;
+
+ private:
+  void GeodesicRow(int64_t i, int64_t first_column, double* out) const;
+
+  tenon_matrix points_{};
+  Buffer packed_;
+};
+
+}  // namespace tenon::cpu
+
+#endif  // TENON_BACKENDS_CPU_DISTANCE_H_

@@ -1,0 +1,249 @@
+#include "backends/cpu/execution.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "backends/core/error.h"
+#include "backends/core/strings.h"
+
+namespace tenon::cpu {
+namespace {
+
+// Adds the life time of this to a sum.
+class Stopwatch {
+ public:
+  explicit Stopwatch(std::atomic<double>& sum) : sum_(sum) {}
+  ~Stopwatch() {
+    sum_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  std::atomic<double>& sum_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+absl::Status BadArgument(std::string_view field, int64_t value, int64_t limit) {
+  return Error(Reason::kBadParameter, StrCat(field, " is ", value, "; the execution has ", limit))
+      .Field(std::string(field))
+      .Meta("value", value)
+      .Meta("limit", limit);
+}
+
+}  // namespace
+
+HostBlock::~HostBlock() {
+  if (data_ != nullptr) host_->release(host_->context, data_, bytes_);
+}
+
+HostBlock::HostBlock(HostBlock&& other) noexcept { *this = std::move(other); }
+
+HostBlock& HostBlock::operator=(HostBlock&& other) noexcept {
+  std::swap(host_, other.host_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+absl::StatusOr<HostBlock> HostBlock::Allocate(const tenon_host& host, int64_t bytes,
+                                              std::string_view what) {
+  constexpr int64_t kAlignment = 64;
+  HostBlock block;
+  if (bytes <= 0) return block;
+  block.host_ = &host;
+  block.data_ = static_cast<std::byte*>(host.allocate(host.context, bytes, kAlignment));
+  block.bytes_ = bytes;
+  if (block.data_ == nullptr) {
+    return Error(Reason::kExceedsMemoryBudget, StrCat(what, " need ", bytes,
+                                                      " bytes, which the request's memory budget "
+                                                      "does not hold"))
+        .Meta("needed_bytes", bytes);
+  }
+  return block;
+}
+
+absl::StatusOr<std::unique_ptr<Execution>> Execution::Begin(
+    const CompiledProgram& compiled, const tenon_host& memory, const void* const* operands,
+    const tenon_execution_options& options) {
+  if (options.workers < 1) return BadArgument("options.workers", options.workers, 1);
+  if (options.threads_per_worker < 1) {
+    return BadArgument("options.threads_per_worker", options.threads_per_worker, 1);
+  }
+  auto execution = std::unique_ptr<Execution>(new Execution(compiled, options));
+  execution->operands_.assign(operands, operands + compiled.program().n_operands);
+  TENON_RETURN_IF_ERROR(execution->TakeMemory(memory, options));
+  TENON_RETURN_IF_ERROR(execution->RunPhase(TENON_PHASE_CONSTANT));
+  return execution;
+}
+
+absl::Status Execution::TakeMemory(const tenon_host& memory,
+                                   const tenon_execution_options& options) {
+  const int64_t element = compiled_.element_bytes();
+  TENON_ASSIGN_OR_RETURN(constant_,
+                         HostBlock::Allocate(memory, program_.constant_elements * element,
+                                             "results of slice-independent steps"));
+  TENON_ASSIGN_OR_RETURN(set_, HostBlock::Allocate(memory, program_.set_elements * element,
+                                                   "results of steps per operand set"));
+  // Never more scratch than was booked: threads that it does not cover are not started.
+  const int extra = std::max(0, compiled_.threads() - 1) / options.workers;
+  const int threads = std::min(options.threads_per_worker, 1 + extra);
+  for (int32_t i = 0; i < options.workers; ++i) {
+    Worker& worker = workers_.emplace_back();
+    TENON_ASSIGN_OR_RETURN(worker.arena,
+                           HostBlock::Allocate(memory, program_.arena_elements * element,
+                                               StrCat("intermediates of worker ", i)));
+    TENON_ASSIGN_OR_RETURN(worker.scratch,
+                           HostBlock::Allocate(memory, compiled_.scratch_bytes() * threads,
+                                               StrCat("packing buffers of worker ", i)));
+    worker.team =
+        std::make_unique<ThreadTeam>(threads, worker.scratch.data(), compiled_.scratch_bytes());
+    worker.values.resize(program_.n_sliced);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Execution::BindSet(const void* const* operands) {
+  operands_.assign(operands, operands + program_.n_operands);
+  return RunPhase(TENON_PHASE_SET);
+}
+
+absl::Status Execution::RunPhase(int32_t phase) {
+  const Stopwatch stopwatch(seconds_);
+  const CompiledProgram::Range range = compiled_.phase(phase);
+  for (size_t i = range.first; i < range.last; ++i) {
+    // No group runs now, so the first worker's threads and scratch are free.
+    TENON_RETURN_IF_ERROR(RunStep(compiled_.steps()[i], workers_[0], /*accumulate=*/false));
+  }
+  return absl::OkStatus();
+}
+
+std::byte* Execution::Address(const tenon_tensor_ref& tensor, const Worker& worker) const {
+  int64_t offset = tensor.offset;
+  std::byte* base = nullptr;
+  switch (tensor.space) {
+    case TENON_SPACE_OPERAND:
+      // Operands are only read; the cast spares a second, constant version of this function.
+      base = static_cast<std::byte*>(const_cast<void*>(operands_[tensor.index]));
+      for (int32_t i = 0; i < tensor.n_slice_terms; ++i) {
+        const tenon_slice_term& term = tensor.slice_terms[i];
+        offset += term.stride * worker.values[term.sliced];
+      }
+      break;
+    case TENON_SPACE_CONSTANT:
+      base = constant_.data();
+      break;
+    case TENON_SPACE_SET:
+      base = set_.data();
+      break;
+    case TENON_SPACE_ARENA:
+      base = worker.arena.data();
+      break;
+    case TENON_SPACE_RESULT:
+      base = static_cast<std::byte*>(worker.partial_sum);
+      break;
+    default:
+      return nullptr;  // B of a unary step
+  }
+  // A tensor without elements may lie in a space without memory.
+  return base == nullptr ? nullptr : base + offset * compiled_.element_bytes();
+}
+
+absl::Status Execution::RunStep(const CompiledProgram::Step& step, Worker& worker,
+                                bool accumulate) {
+  if (IsCancelled(cancel_)) {
+    return Error(Reason::kClientCancelled, "the contraction was cancelled while it was running");
+  }
+  const tenon_step& description = *step.view.step;
+  StepArguments arguments;
+  arguments.a = Address(description.a, worker);
+  arguments.b = Address(description.b, worker);
+  arguments.c = Address(description.c, worker);
+  arguments.accumulate = accumulate && description.c.space == TENON_SPACE_RESULT;
+  arguments.team = worker.team.get();
+  arguments.cancel = cancel_;
+  step.kernel->Run(arguments);
+  flops_.fetch_add(step.flops, std::memory_order_relaxed);
+  return absl::OkStatus();
+}
+
+void Execution::SetSlice(int64_t block, int64_t slice, std::vector<int64_t>& values) const {
+  for (int32_t i = program_.n_sliced; i-- > 0;) {
+    const tenon_sliced_index& index = program_.sliced[i];
+    int64_t& number = index.is_output ? block : slice;
+    values[i] = number % index.extent;
+    number /= index.extent;
+  }
+}
+
+int Execution::NextSlice(std::vector<int64_t>& values) const {
+  for (int32_t i = program_.n_sliced; i-- > 0;) {
+    if (++values[i] < program_.sliced[i].extent) return i;
+    values[i] = 0;
+  }
+  return 0;
+}
+
+absl::Status Execution::RunSlices(Worker& worker, int64_t block, int64_t first_slice,
+                                  int64_t last_slice) {
+  SetSlice(block, first_slice, worker.values);
+  for (int64_t slice = first_slice; slice < last_slice; ++slice) {
+    const bool is_first = slice == first_slice;
+    const std::vector<int32_t>& steps =
+        is_first ? compiled_.AllSliceSteps() : compiled_.SliceSteps(NextSlice(worker.values));
+    for (const int32_t step : steps) {
+      TENON_RETURN_IF_ERROR(RunStep(compiled_.steps()[step], worker, !is_first));
+    }
+    slices_.fetch_add(1, std::memory_order_relaxed);
+  }
+  // A long last step may have stopped half-way.
+  if (IsCancelled(cancel_)) {
+    return Error(Reason::kClientCancelled, "the contraction was cancelled while it was running");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Execution::CheckGroup(int32_t worker, int64_t block, int64_t first_slice,
+                                   int64_t last_slice, const void* partial_sum) const {
+  const auto n_workers = static_cast<int64_t>(workers_.size());
+  if (worker < 0 || worker >= n_workers) return BadArgument("worker", worker, n_workers);
+  if (block < 0 || block >= program_.n_blocks)
+    return BadArgument("block", block, program_.n_blocks);
+  if (first_slice < 0 || first_slice > last_slice) {
+    return BadArgument("first_slice", first_slice, program_.slices_per_block);
+  }
+  if (last_slice > program_.slices_per_block) {
+    return BadArgument("last_slice", last_slice, program_.slices_per_block);
+  }
+  if (partial_sum == nullptr && program_.block_elements > 0) {
+    return Error(Reason::kBadParameter, "partial_sum is null").Field("partial_sum");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Execution::RunGroup(int32_t worker_number, int64_t block, int64_t first_slice,
+                                 int64_t last_slice, void* partial_sum) {
+  const Stopwatch stopwatch(seconds_);
+  TENON_RETURN_IF_ERROR(CheckGroup(worker_number, block, first_slice, last_slice, partial_sum));
+  if (first_slice == last_slice && program_.block_elements > 0) {
+    std::memset(partial_sum, 0,
+                static_cast<size_t>(program_.block_elements * compiled_.element_bytes()));
+  }
+  Worker& worker = workers_[worker_number];
+  worker.partial_sum = partial_sum;
+  return RunSlices(worker, block, first_slice, last_slice);
+}
+
+tenon_run_statistics Execution::Statistics() const {
+  tenon_run_statistics statistics{};
+  statistics.struct_size = sizeof(statistics);
+  statistics.timing_scope = 1;
+  statistics.slices = slices_.load();
+  statistics.flops = flops_.load();
+  statistics.execution_seconds = seconds_.load();
+  statistics.dispatch_seconds = statistics.execution_seconds;
+  return statistics;
+}
+
+}  // namespace tenon::cpu

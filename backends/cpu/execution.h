@@ -1,0 +1,90 @@
+// Runs a compiled program: memory, slices, reuse of kept tensors, cancellation, statistics.
+
+#ifndef TENON_BACKENDS_CPU_EXECUTION_H_
+#define TENON_BACKENDS_CPU_EXECUTION_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "backends/cpu/compiled_program.h"
+#include "backends/cpu/threads.h"
+#include "backends/plugin/abi.h"
+
+namespace tenon::cpu {
+
+// Memory from a host's allocator, given back when it goes.
+class HostBlock {
+ public:
+  HostBlock() = default;
+  ~HostBlock();
+  HostBlock(HostBlock&& other) noexcept;
+  HostBlock& operator=(HostBlock&& other) noexcept;
+  HostBlock(const HostBlock&) = delete;
+  HostBlock& operator=(const HostBlock&) = delete;
+
+  // EXCEEDS_MEMORY_BUDGET when the host refuses; `what` names the use. 0 bytes take nothing.
+  static absl::StatusOr<HostBlock> Allocate(const tenon_host& host, int64_t bytes,
+                                            std::string_view what);
+  std::byte* data() const { return data_; }
+
+ private:
+  const tenon_host* host_ = nullptr;
+  std::byte* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+// One running contraction, as abi.h describes: concurrency, ownership and order of calls are
+// those of `begin`, `bind_set`, `run_group` and `end`.
+class Execution {
+ public:
+  // EXCEEDS_MEMORY_BUDGET, CLIENT_CANCELLED, or BAD_PARAMETER for options out of range.
+  static absl::StatusOr<std::unique_ptr<Execution>> Begin(const CompiledProgram& compiled,
+                                                          const tenon_host& memory,
+                                                          const void* const* operands,
+                                                          const tenon_execution_options& options);
+
+  absl::Status BindSet(const void* const* operands);
+  absl::Status RunGroup(int32_t worker, int64_t block, int64_t first_slice, int64_t last_slice,
+                        void* partial_sum);
+  tenon_run_statistics Statistics() const;
+
+ private:
+  struct Worker {
+    HostBlock arena, scratch;
+    std::unique_ptr<ThreadTeam> team;
+    std::vector<int64_t> values;  // of the sliced indices
+    void* partial_sum = nullptr;
+  };
+
+  Execution(const CompiledProgram& compiled, const tenon_execution_options& options)
+      : compiled_(compiled), program_(compiled.program()), cancel_(options.cancel) {}
+
+  absl::Status TakeMemory(const tenon_host& memory, const tenon_execution_options& options);
+  absl::Status RunPhase(int32_t phase);
+  absl::Status RunStep(const CompiledProgram::Step& step, Worker& worker, bool accumulate);
+  absl::Status RunSlices(Worker& worker, int64_t block, int64_t first_slice, int64_t last_slice);
+  absl::Status CheckGroup(int32_t worker, int64_t block, int64_t first_slice, int64_t last_slice,
+                          const void* partial_sum) const;
+  std::byte* Address(const tenon_tensor_ref& tensor, const Worker& worker) const;
+  void SetSlice(int64_t block, int64_t slice, std::vector<int64_t>& values) const;
+  // Moves to the next slice of the block; the position of the outermost index that changed.
+  int NextSlice(std::vector<int64_t>& values) const;
+
+  const CompiledProgram& compiled_;
+  const tenon_program& program_;
+  const int32_t* const cancel_;
+  std::vector<const void*> operands_;
+  HostBlock constant_, set_;
+  std::vector<Worker> workers_;
+  std::atomic<int64_t> slices_{0};
+  std::atomic<double> flops_{0}, seconds_{0};
+};
+
+}  // namespace tenon::cpu
+
+#endif  // TENON_BACKENDS_CPU_EXECUTION_H_

@@ -1,0 +1,54 @@
+#include "backends/cpu/parallel.h"
+
+#include <tbb/blocked_range.h>
+#include <tbb/global_control.h>
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+
+#include <algorithm>
+#include <exception>
+#include <new>
+
+#include "backends/core/error.h"
+#include "backends/cpu/threads.h"
+
+namespace tenon::cpu {
+absl::Status Parallel::CheckCancelled() const {
+  if (!IsCancelled(cancel_)) return absl::OkStatus();
+  return Error(Reason::kClientCancelled, "the request was cancelled while it was running");
+}
+
+absl::Status Parallel::ForEach(int64_t blocks,
+                               const std::function<void(int64_t, int)>& body) const {
+  if (threads_ == 1 || blocks <= 1) {
+    for (int64_t block = 0; block < blocks; ++block) {
+      TENON_RETURN_IF_ERROR(CheckCancelled());
+      body(block, 0);
+    }
+    return CheckCancelled();
+  }
+  try {
+    // TBB complains about arenas that are larger than the process allows.
+    const int64_t allowed =
+        tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism);
+    tbb::task_arena arena(static_cast<int>(std::min({int64_t{threads_}, blocks, allowed})));
+    arena.execute([&] {
+      tbb::parallel_for(
+          tbb::blocked_range<int64_t>(0, blocks, 1),
+          [&](const tbb::blocked_range<int64_t>& range) {
+            for (int64_t block = range.begin(); block < range.end() && !IsCancelled(cancel_);
+                 ++block) {
+              body(block, tbb::this_task_arena::current_thread_index());
+            }
+          },
+          tbb::simple_partitioner());
+    });
+  } catch (const std::bad_alloc&) {
+    return Error(Reason::kExceedsMemoryBudget, "the system refused memory for parallel work");
+  } catch (const std::exception& error) {
+    return Error(Reason::kInternal, absl::StrCat("parallel work failed: ", error.what()));
+  }
+  return CheckCancelled();
+}
+
+}  // namespace tenon::cpu

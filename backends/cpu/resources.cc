@@ -1,0 +1,412 @@
+#include "backends/cpu/resources.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <new>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "backends/core/error.h"
+#include "backends/core/tensor.h"
+#include "backends/cpu/distance.h"
+#include "backends/cpu/pair_order.h"
+#include "backends/cpu/parallel.h"
+#include "backends/cpu/resource_request.h"
+#include "backends/cpu/row_kernels.h"
+#include "backends/measurement/summation.h"
+
+namespace tenon::cpu {
+namespace {
+
+using measurement::CompensatedSum;
+using measurement::OrderedPairStatistics;
+using measurement::PairStatistics;
+
+int64_t AlignUp(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// How a request is done. The bits of the results do not depend on it.
+struct Plan {
+  int threads = 1;
+  int64_t block_rows = 1;
+  int64_t bytes = 0;
+};
+
+// Scratch that does not depend on threads and blocks.
+int64_t FixedBytes(const ResourceWork& work) {
+  int64_t bytes = 0;
+  if (work.original.needed) bytes += PackedPoints::Bytes(work.original.points);
+  if (work.embedded.needed) bytes += PackedPoints::Bytes(work.embedded.points);
+  if (!work.pair_statistics.empty()) bytes += work.rows * int64_t{sizeof(PairStatistics)};
+  bytes += 2 * work.rows * int64_t{sizeof(double)};  // row maxima
+  if (!work.pair_orders.empty()) bytes += RadixRecords::Bytes(work.pairs());
+  if (!work.rank_correlations.empty()) bytes += RadixRecords::Bytes(work.pairs());
+  if (!work.isotonic_fits.empty()) {
+    bytes += IsotonicBytes(work.pairs());
+    if (work.rank_correlations.empty()) bytes += work.pairs() * int64_t{sizeof(double)};
+  }
+  return bytes;
+}
+
+// Scratch of one thread: distance rows of two spaces, neighbour candidates and lists.
+struct ThreadScratch {
+  double* original;
+  double* embedded;
+  Neighbor* candidates;
+  int32_t* lists;  // 3 * LargestK
+
+  static int64_t LargestK(const ResourceWork& work) {
+    return std::max({work.original.largest_k, work.embedded.largest_k, work.ranks_k});
+  }
+  static int64_t RowsBytes(const ResourceWork& work, int64_t block_rows) {
+    return block_rows * PaddedRows(work.rows) * int64_t{sizeof(double)};
+  }
+  static int64_t Bytes(const ResourceWork& work, int64_t block_rows) {
+    const int64_t k = LargestK(work);
+    const int64_t lists = CandidateCapacity(k) * int64_t{sizeof(Neighbor)} + 3 * k * 4;
+    return AlignUp(2 * RowsBytes(work, block_rows) + lists);
+  }
+  static ThreadScratch At(std::byte* memory, const ResourceWork& work, int64_t block_rows) {
+    ThreadScratch scratch;
+    const int64_t rows = RowsBytes(work, block_rows);
+    scratch.original = reinterpret_cast<double*>(memory);
+    scratch.embedded = reinterpret_cast<double*>(memory + rows);
+    scratch.candidates = reinterpret_cast<Neighbor*>(memory + 2 * rows);
+    scratch.lists =
+        reinterpret_cast<int32_t*>(scratch.candidates + CandidateCapacity(LargestK(work)));
+    return scratch;
+  }
+};
+
+// Rows of a block: few for narrow points, so that both spaces' rows stay in the second-level cache;
+// more for wide ones, so that reading the points is shared.
+int64_t PreferredBlockRows(const ResourceWork& work) {
+  constexpr int64_t kNarrow = 12, kWide = 96, kWideColumns = 256, kLeastBlocks = 32;
+  const int64_t columns = work.original.needed ? work.original.points.columns : 0;
+  const int64_t rows = columns >= kWideColumns ? kWide : kNarrow;
+  return std::clamp<int64_t>(work.rows / kLeastBlocks, 1, rows);
+}
+
+absl::StatusOr<Plan> MakePlan(const ResourceWork& work, int threads, int64_t available_bytes) {
+  constexpr int64_t kSmallBlock = 4;
+  const int64_t fixed = FixedBytes(work);
+  Plan plan{std::max(1, threads), PreferredBlockRows(work), 0};
+  const auto bytes = [&] {
+    return fixed + plan.threads * ThreadScratch::Bytes(work, plan.block_rows);
+  };
+  if (bytes() > available_bytes) plan.block_rows = std::min(plan.block_rows, kSmallBlock);
+  while (bytes() > available_bytes && plan.threads > 1) --plan.threads;
+  while (bytes() > available_bytes && plan.block_rows > 1) --plan.block_rows;
+  plan.bytes = bytes();
+  if (plan.bytes > available_bytes) {
+    return Error(Reason::kExceedsMemoryBudget,
+                 absl::StrCat("one row at a time needs ", plan.bytes, " bytes of working memory, ",
+                              available_bytes, " are available"))
+        .Meta("needed_bytes", plan.bytes)
+        .Meta("available_bytes", available_bytes);
+  }
+  return plan;
+}
+
+template <typename T>
+void Store(const T& value, const std::vector<tenon_resource>& outputs) {
+  for (const tenon_resource& output : outputs) *static_cast<T*>(output.data) = value;
+}
+
+// Builds the outputs of one request.
+class Builder {
+ public:
+  Builder(const ResourceWork& work, const Plan& plan, const int32_t* cancel)
+      : work_(work), plan_(plan), parallel_(plan.threads, cancel) {}
+
+  absl::Status Build() {
+    TENON_RETURN_IF_ERROR(TakeMemory());
+    TENON_RETURN_IF_ERROR(FirstPass());
+    TENON_RETURN_IF_ERROR(FinishPairStatistics());
+    TENON_RETURN_IF_ERROR(FinishDensities(work_.original, original_, true));
+    TENON_RETURN_IF_ERROR(FinishDensities(work_.embedded, embedded_, false));
+    return FinishOrders();
+  }
+
+ private:
+  // Called for each row with its distances (null for a space that was not asked for).
+  using RowBody =
+      std::function<void(int64_t i, double* original, double* embedded, const ThreadScratch&)>;
+
+  struct SpaceState {
+    std::optional<PackedPoints> packed;
+    std::vector<double*> condensed;  // where all pairs' distances go
+    std::vector<double> row_maxima;
+  };
+
+  struct Rows {
+    bool original, embedded;            // which spaces
+    bool full_original, full_embedded;  // all columns, or only those right of the diagonal
+  };
+
+  absl::Status TakeMemory();
+  absl::Status ForEachRow(const Rows& rows, const RowBody& body);
+  absl::Status FirstPass();
+  void TakeNeighbors(int64_t i, const SpaceOutputs& space, double* row,
+                     const ThreadScratch& scratch, int64_t k, int32_t* nearest) const;
+  void TakeRanks(int64_t i, double* original, double* embedded, const ThreadScratch& scratch) const;
+  void TakeRow(int64_t i, const SpaceOutputs& space, SpaceState& state, const double* row) const;
+  absl::Status FinishPairStatistics();
+  absl::StatusOr<double> ScaledResidual(const PairStatistics& sums);
+  absl::Status FinishDensities(const SpaceOutputs& space, const SpaceState& state, bool original);
+  absl::Status FinishOrders();
+
+  const ResourceWork& work_;
+  const Plan& plan_;
+  const Parallel parallel_;
+  Buffer scratch_, isotonic_pairs_;
+  SpaceState original_, embedded_;
+  std::optional<RadixRecords> original_records_, embedded_records_;
+  std::vector<PairStatistics> row_sums_;
+};
+
+absl::Status Builder::TakeMemory() {
+  TENON_ASSIGN_OR_RETURN(
+      scratch_, Buffer::Allocate(plan_.threads * ThreadScratch::Bytes(work_, plan_.block_rows)));
+  for (auto [space, state] :
+       {std::pair{&work_.original, &original_}, std::pair{&work_.embedded, &embedded_}}) {
+    if (!space->needed) continue;
+    TENON_ASSIGN_OR_RETURN(state->packed, PackedPoints::Pack(space->points));
+    if (!space->densities.empty()) state->row_maxima.resize(work_.rows);
+    for (const tenon_resource& output : space->condensed) {
+      state->condensed.push_back(static_cast<double*>(output.data));
+    }
+  }
+  if (!work_.pair_statistics.empty()) row_sums_.resize(work_.rows);
+  if (!work_.pair_orders.empty()) {
+    TENON_ASSIGN_OR_RETURN(original_records_, RadixRecords::Allocate(work_.pairs()));
+    original_.condensed.push_back(original_records_->distances());
+  }
+  if (!work_.rank_correlations.empty()) {
+    TENON_ASSIGN_OR_RETURN(embedded_records_, RadixRecords::Allocate(work_.pairs()));
+    embedded_.condensed.push_back(embedded_records_->distances());
+  } else if (!work_.isotonic_fits.empty()) {
+    TENON_ASSIGN_OR_RETURN(isotonic_pairs_, Buffer::Allocate(work_.pairs() * 8));
+    embedded_.condensed.push_back(isotonic_pairs_.as<double>());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Builder::ForEachRow(const Rows& rows, const RowBody& body) {
+  const int64_t block_rows = plan_.block_rows, stride = PaddedRows(work_.rows);
+  const int64_t blocks = (work_.rows + block_rows - 1) / block_rows;
+  return parallel_.ForEach(blocks, [&](int64_t block, int slot) {
+    const ThreadScratch scratch = ThreadScratch::At(
+        scratch_.data() + slot * ThreadScratch::Bytes(work_, block_rows), work_, block_rows);
+    const int64_t first = block * block_rows;
+    const int64_t count = std::min(block_rows, work_.rows - first);
+    const int64_t right = std::min(first + 1, work_.rows - 1);
+    if (rows.original) {
+      original_.packed->DistanceRows(first, count, rows.full_original ? 0 : right,
+                                     scratch.original);
+    }
+    if (rows.embedded) {
+      embedded_.packed->DistanceRows(first, count, rows.full_embedded ? 0 : right,
+                                     scratch.embedded);
+    }
+    for (int64_t r = 0; r < count; ++r) {
+      body(first + r, rows.original ? scratch.original + r * stride : nullptr,
+           rows.embedded ? scratch.embedded + r * stride : nullptr, scratch);
+    }
+  });
+}
+
+absl::Status Builder::FirstPass() {
+  const Rows rows{work_.original.needed, work_.embedded.needed, work_.FullRows(work_.original),
+                  work_.FullRows(work_.embedded)};
+  return ForEachRow(
+      rows, [this](int64_t i, double* original, double* embedded, const ThreadScratch& scratch) {
+        const int64_t list = ThreadScratch::LargestK(work_);
+        const bool own_original = work_.available_neighbors == nullptr;
+        TakeNeighbors(i, work_.original, original, scratch, own_original ? work_.ranks_k : 0,
+                      scratch.lists);
+        TakeNeighbors(i, work_.embedded, embedded, scratch, work_.ranks_k, scratch.lists + list);
+        if (work_.ranks_k > 0) TakeRanks(i, original, embedded, scratch);
+        if (original != nullptr) TakeRow(i, work_.original, original_, original);
+        if (embedded != nullptr) TakeRow(i, work_.embedded, embedded_, embedded);
+        if (!row_sums_.empty()) row_sums_[i] = PairSumsOfRow(original, embedded, i + 1, work_.rows);
+      });
+}
+
+void Builder::TakeNeighbors(int64_t i, const SpaceOutputs& space, double* row,
+                            const ThreadScratch& scratch, int64_t k, int32_t* nearest) const {
+  k = std::max(k, space.largest_k);
+  if (k == 0) return;
+  NearestOfRow(row, work_.rows, i, k, scratch.candidates, nearest);
+  for (const tenon_resource& output : space.neighbors) {
+    std::copy_n(nearest, output.key.k, static_cast<int32_t*>(output.data) + i * output.key.k);
+  }
+}
+
+void Builder::TakeRanks(int64_t i, double* original, double* embedded,
+                        const ThreadScratch& scratch) const {
+  const int64_t list = ThreadScratch::LargestK(work_), n = work_.rows, k = work_.ranks_k;
+  const int32_t* original_nearest = scratch.lists;
+  const int32_t* embedded_nearest = scratch.lists + list;
+  if (work_.available_neighbors != nullptr) {
+    original_nearest = static_cast<const int32_t*>(work_.available_neighbors->data) +
+                       i * work_.available_neighbors->key.k;
+  }
+  int32_t* ranks = scratch.lists + 2 * list;
+  const auto store = [&](int64_t half) {
+    for (const tenon_resource& output : work_.selected_ranks) {
+      const int64_t offset = half * n * output.key.k + i * output.key.k;
+      std::copy_n(ranks, output.key.k, static_cast<int32_t*>(output.data) + offset);
+    }
+  };
+  RanksInRow(original, n, i, embedded_nearest, k, ranks);
+  store(0);
+  RanksInRow(embedded, n, i, original_nearest, k, ranks);
+  store(1);
+}
+
+void Builder::TakeRow(int64_t i, const SpaceOutputs& space, SpaceState& state,
+                      const double* row) const {
+  const int64_t n = work_.rows;
+  for (double* target : state.condensed) {
+    std::copy(row + i + 1, row + n, target + measurement::PairOffset(n, i));
+  }
+  if (!space.densities.empty()) state.row_maxima[i] = MaximumOfRow(row, i + 1, n);
+}
+
+absl::Status Builder::FinishPairStatistics() {
+  if (work_.pair_statistics.empty()) return absl::OkStatus();
+  PairStatistics total;
+  CompensatedSum oo, ee, oe, dd;
+  for (const PairStatistics& row : row_sums_) {
+    MergeMoments(row, total);
+    oo.Add(row.sum_original_squared);
+    ee.Add(row.sum_embedded_squared);
+    oe.Add(row.sum_product);
+    dd.Add(row.sum_difference_squared);
+  }
+  total.sum_original_squared = oo.Value();
+  total.sum_embedded_squared = ee.Value();
+  total.sum_product = oe.Value();
+  total.sum_difference_squared = dd.Value();
+  TENON_ASSIGN_OR_RETURN(total.scaled_residual, ScaledResidual(total));
+  Store(total, work_.pair_statistics);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<double> Builder::ScaledResidual(const PairStatistics& sums) {
+  if (!(sums.sum_embedded_squared > 0)) return 0.0;
+  const double scale = sums.sum_product / sums.sum_embedded_squared;
+  const double residual = sums.sum_original_squared - 2 * scale * sums.sum_product +
+                          scale * scale * sums.sum_embedded_squared;
+  // The expansion above keeps at least half of the digits; nearer to zero it would be noise.
+  constexpr double kHalfOfTheDigits = 1.4901161193847656e-08;
+  if (residual > kHalfOfTheDigits * sums.sum_original_squared) return residual;
+  const Rows rows{true, true, false, false};
+  TENON_RETURN_IF_ERROR(
+      ForEachRow(rows, [&](int64_t i, double* original, double* embedded, const ThreadScratch&) {
+        row_sums_[i].scaled_residual =
+            ScaledResidualOfRow(original, embedded, i + 1, work_.rows, scale);
+      }));
+  CompensatedSum total;
+  for (const PairStatistics& row : row_sums_) total.Add(row.scaled_residual);
+  return total.Value();
+}
+
+absl::Status Builder::FinishDensities(const SpaceOutputs& space, const SpaceState& state,
+                                      bool original) {
+  if (space.densities.empty()) return absl::OkStatus();
+  const int64_t n = work_.rows;
+  const double maximum = *std::max_element(state.row_maxima.begin(), state.row_maxima.end());
+  if (maximum > 0) {
+    const Rows rows{original, !original, true, true};
+    TENON_RETURN_IF_ERROR(ForEachRow(
+        rows, [&](int64_t i, double* original_row, double* embedded_row, const ThreadScratch&) {
+          const double* row = original ? original_row : embedded_row;
+          for (const tenon_resource& output : space.densities) {
+            static_cast<double*>(output.data)[i] =
+                GaussianSumOfRow(row, n, maximum, output.key.parameter);
+          }
+        }));
+  }
+  for (const tenon_resource& output : space.densities) {
+    double* density = static_cast<double*>(output.data);
+    density[n] = maximum;
+    if (!(maximum > 0)) {
+      std::fill_n(density, n, 0.0);
+      continue;
+    }
+    CompensatedSum total;
+    for (int64_t i = 0; i < n; ++i) total.Add(density[i]);
+    for (int64_t i = 0; i < n; ++i) density[i] /= total.Value();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Builder::FinishOrders() {
+  if (original_records_.has_value()) {
+    const tenon_resource& first = work_.pair_orders.front();
+    TENON_RETURN_IF_ERROR(BuildPairOrder(*original_records_, parallel_,
+                                         PairOrderView::Of(first.data, work_.pairs())));
+    for (const tenon_resource& other : work_.pair_orders) {
+      if (other.data != first.data) std::memcpy(other.data, first.data, first.bytes);
+    }
+  }
+  if (work_.isotonic_fits.empty() && work_.rank_correlations.empty()) return absl::OkStatus();
+  const PairOrderView order = PairOrderView::Of(work_.available_order->data, work_.pairs());
+  // The fit reads the distances in pair order, so it comes before the sort.
+  if (!work_.isotonic_fits.empty()) {
+    const double* embedded = embedded_records_.has_value() ? embedded_records_->distances()
+                                                           : isotonic_pairs_.as<double>();
+    OrderedPairStatistics statistics;
+    TENON_RETURN_IF_ERROR(FitIsotonic(embedded, parallel_, order, statistics));
+    Store(statistics, work_.isotonic_fits);
+  }
+  if (!work_.rank_correlations.empty()) {
+    OrderedPairStatistics statistics;
+    TENON_RETURN_IF_ERROR(CorrelateRanks(*embedded_records_, parallel_, order, statistics));
+    Store(statistics, work_.rank_correlations);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+uint32_t ResourceKinds() {
+  return 1u << TENON_RESOURCE_KNN | 1u << TENON_RESOURCE_DENSITY | 1u << TENON_RESOURCE_PAIR_ORDER |
+         1u << TENON_RESOURCE_CONDENSED | 1u << TENON_RESOURCE_PAIR_STATISTICS |
+         1u << TENON_RESOURCE_ORDERED_PAIR_STATISTICS | 1u << TENON_RESOURCE_SELECTED_RANKS;
+}
+
+absl::StatusOr<int64_t> ResourceWorkingMemory(const tenon_resource_request& request,
+                                              int64_t available_bytes) {
+  TENON_ASSIGN_OR_RETURN(const ResourceWork work, CheckRequest(request, false));
+  TENON_ASSIGN_OR_RETURN(const Plan plan, MakePlan(work, request.threads, available_bytes));
+  return plan.bytes;
+}
+
+absl::Status BuildResources(const tenon_resource_request& request,
+                            tenon_resource_statistics* statistics) {
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    TENON_ASSIGN_OR_RETURN(const ResourceWork work, CheckRequest(request, true));
+    TENON_ASSIGN_OR_RETURN(const Plan plan,
+                           MakePlan(work, request.threads, request.working_memory_bytes));
+    TENON_RETURN_IF_ERROR(Builder(work, plan, request.cancel).Build());
+    *statistics = {};
+    statistics->struct_size = sizeof(*statistics);
+    statistics->timing_scope = 1;
+    statistics->block_rows = plan.block_rows;
+    statistics->working_bytes = plan.bytes;
+  } catch (const std::bad_alloc&) {
+    return Error(Reason::kExceedsMemoryBudget, "the system refused memory for a resource");
+  }
+  statistics->execution_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return absl::OkStatus();
+}
+
+}  // namespace tenon::cpu

@@ -1,0 +1,59 @@
+#include "backends/cpu/threads.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "oneapi/tbb/blocked_range.h"
+#include "oneapi/tbb/global_control.h"
+#include "oneapi/tbb/parallel_for.h"
+#include "oneapi/tbb/partitioner.h"
+
+namespace tenon::cpu {
+namespace {
+
+// Threads that the library starts at all: one for each core, unless the process says otherwise.
+int LargestTeam() {
+  return static_cast<int>(
+      tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism));
+}
+
+}  // namespace
+
+int UsableCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0)
+    return std::max(1, tbb::info::default_concurrency());
+  return std::max(1, CPU_COUNT(&set));
+}
+
+ThreadTeam::ThreadTeam(int threads, std::byte* scratch, int64_t scratch_bytes)
+    : threads_(std::clamp(threads, 1, LargestTeam())),
+      scratch_(scratch),
+      scratch_bytes_(scratch_bytes) {
+  if (threads_ > 1) arena_ = std::make_unique<tbb::task_arena>(threads_);
+}
+
+void ThreadTeam::For(int64_t count, int64_t grain, Body body) {
+  grain = std::max<int64_t>(grain, 1);
+  if (count <= 0) return;
+  if (arena_ == nullptr || count <= grain) {
+    body(0, count, scratch_);
+    return;
+  }
+  // A few ranges per thread even out their speeds; more would only cost.
+  constexpr int64_t kRangesPerThread = 8;
+  grain = std::max(grain, count / (threads_ * kRangesPerThread));
+  arena_->execute([&] {
+    tbb::parallel_for(
+        tbb::blocked_range<int64_t>(0, count, static_cast<size_t>(grain)),
+        [&](const tbb::blocked_range<int64_t>& range) {
+          const int slot = tbb::this_task_arena::current_thread_index();
+          body(range.begin(), range.end(), scratch_ + slot * scratch_bytes_);
+        },
+        tbb::simple_partitioner());
+  });
+}
+
+}  // namespace tenon::cpu

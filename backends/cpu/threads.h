@@ -1,0 +1,49 @@
+// The threads of one worker, with their scratch.
+
+#ifndef TENON_BACKENDS_CPU_THREADS_H_
+#define TENON_BACKENDS_CPU_THREADS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/functional/function_ref.h"
+#include "oneapi/tbb/task_arena.h"
+
+namespace tenon::cpu {
+
+// Non-zero once the work should stop; `cancel` may be null.
+inline bool IsCancelled(const int32_t* cancel) {
+  return cancel != nullptr && __atomic_load_n(cancel, __ATOMIC_RELAXED) != 0;
+}
+
+// Cores this process may run on, at least 1.
+int UsableCores();
+
+// Runs loops on a fixed number of threads. One loop at a time: a team belongs to one worker.
+class ThreadTeam {
+ public:
+  // At most `threads`, and no more than the process allows (by default, one for each core).
+  // `scratch` holds `threads` pieces of `scratch_bytes` each (a multiple of 64); the caller's.
+  ThreadTeam(int threads, std::byte* scratch, int64_t scratch_bytes);
+
+  int threads() const { return threads_; }
+
+  // One range of a loop and the scratch of the thread that runs it.
+  using Body = absl::FunctionRef<void(int64_t begin, int64_t end, std::byte* scratch)>;
+
+  // Calls `body` for disjoint ranges that cover [0, count), each at least `grain` long but the
+  // last. Ranges depend on the number of threads; so `body` must do the same for every index
+  // whatever range it lies in. Exceptions of `body` are rethrown.
+  void For(int64_t count, int64_t grain, Body body);
+
+ private:
+  const int threads_;
+  std::byte* const scratch_;
+  const int64_t scratch_bytes_;
+  std::unique_ptr<tbb::task_arena> arena_;  // null with one thread
+};
+
+}  // namespace tenon::cpu
+
+#endif  // TENON_BACKENDS_CPU_THREADS_H_

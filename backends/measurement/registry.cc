@@ -1,0 +1,178 @@
+#include "backends/measurement/registry.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "backends/core/error.h"
+
+namespace tenon::measurement {
+namespace {
+
+constexpr double kLargestExactInteger = 9007199254740992.0;  // 2^53
+
+absl::Status BadParameter(const std::string& field, std::string message) {
+  return Error(Reason::kBadParameter, std::move(message)).Field(field);
+}
+
+const char* TypeName(ParameterType type) {
+  switch (type) {
+    case ParameterType::kBool:
+      return "a bool";
+    case ParameterType::kInteger:
+      return "an integer";
+    case ParameterType::kReal:
+      return "a real number";
+    case ParameterType::kString:
+      return "a text";
+  }
+  return "unknown";
+}
+
+std::string ValueText(const ParameterValue& value) {
+  if (const auto* text = std::get_if<std::string>(&value)) return absl::StrCat("'", *text, "'");
+  if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
+  if (const auto* integer = std::get_if<int64_t>(&value)) return absl::StrCat(*integer);
+  return absl::StrCat(std::get<double>(value));
+}
+
+// `value` in the parameter's own type.
+absl::StatusOr<ParameterValue> Convert(const ParameterInfo& parameter, const ParameterValue& value,
+                                       const std::string& field) {
+  const auto* integer = std::get_if<int64_t>(&value);
+  const auto* real = std::get_if<double>(&value);
+  switch (parameter.type) {
+    case ParameterType::kBool:
+      if (std::holds_alternative<bool>(value)) return value;
+      break;
+    case ParameterType::kString:
+      if (std::holds_alternative<std::string>(value)) return value;
+      break;
+    case ParameterType::kInteger:
+      if (integer != nullptr) return value;
+      if (real != nullptr && std::abs(*real) <= kLargestExactInteger &&
+          *real == std::trunc(*real)) {
+        return ParameterValue(static_cast<int64_t>(*real));
+      }
+      break;
+    case ParameterType::kReal:
+      if (real != nullptr) return value;
+      if (integer != nullptr) return ParameterValue(static_cast<double>(*integer));
+      break;
+  }
+  return BadParameter(field, absl::StrCat("parameter '", parameter.name, "' must be ",
+                                          TypeName(parameter.type), ", not ", ValueText(value)));
+}
+
+ParameterValue DefaultValue(const ParameterInfo& parameter) {
+  switch (parameter.type) {
+    case ParameterType::kInteger:
+      return int64_t{std::stoll(parameter.default_value)};
+    case ParameterType::kReal:
+      return std::stod(parameter.default_value);
+    case ParameterType::kBool:
+      return parameter.default_value == "true";
+    case ParameterType::kString:
+      break;
+  }
+  return parameter.default_value;
+}
+
+absl::Status CheckNeighbors(const MeasureInfo& info, int64_t k, int64_t n,
+                            const std::string& field) {
+  const bool below_half = info.alias == "tnc" || info.alias == "ca_tnc";
+  if (k >= 1 && k <= n - 1 && (!below_half || k < n - k)) return absl::OkStatus();
+  return Error(Reason::kKOutOfRange,
+               absl::StrCat(info.id, ": k = ", k, " with n = ", n, " rows, needed is ",
+                            below_half ? "1 <= k and 2k < n" : "1 <= k <= n-1"))
+      .Field(field)
+      .Meta("k", k)
+      .Meta("n", n);
+}
+
+absl::Status CheckRange(const MeasureInfo& info, const std::string& name,
+                        const ParameterValue& value, int64_t n, const std::string& field) {
+  if (name == "k") return CheckNeighbors(info, std::get<int64_t>(value), n, field);
+  if (name == "sigma") {
+    const double sigma = std::get<double>(value);
+    if (sigma > 0 && std::isfinite(sigma)) return absl::OkStatus();
+    return BadParameter(field,
+                        absl::StrCat(info.id, ": sigma must be positive and finite, not ", sigma));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNames(const RawSpec& raw, const MeasureInfo& info, const std::string& prefix) {
+  for (const auto& [name, value] : raw.parameters) {
+    bool known = false;
+    for (const ParameterInfo& parameter : info.parameters) known |= parameter.name == name;
+    if (known) continue;
+    const std::string names = absl::StrJoin(
+        info.parameters, ", ",
+        [](std::string* out, const ParameterInfo& p) { absl::StrAppend(out, p.name); });
+    return BadParameter(absl::StrCat(prefix, ".", name),
+                        absl::StrCat(info.id, " has no parameter '", name,
+                                     "'; it has: ", names.empty() ? "none" : names));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<MeasureSpec> CheckSpec(const RawSpec& raw, int64_t n, const std::string& prefix) {
+  MeasureSpec spec;
+  spec.info = FindMeasure(raw.id);
+  if (spec.info == nullptr) {
+    return Error(Reason::kUnknownMeasure, absl::StrCat("no measure is called '", raw.id, "'"))
+        .Field(absl::StrCat(prefix, ".id"));
+  }
+  if (!spec.info->implemented) {
+    return Error(Reason::kNotImplemented,
+                 absl::StrCat("measure '", spec.info->id, "' is not implemented yet"))
+        .Field(absl::StrCat(prefix, ".id"));
+  }
+  TENON_RETURN_IF_ERROR(CheckNames(raw, *spec.info, prefix));
+  for (const ParameterInfo& parameter : spec.info->parameters) {
+    const std::string field = absl::StrCat(prefix, ".", parameter.name);
+    const auto given = raw.parameters.find(parameter.name);
+    ParameterValue value;
+    if (given != raw.parameters.end()) {
+      TENON_ASSIGN_OR_RETURN(value, Convert(parameter, given->second, field));
+    } else if (!parameter.default_value.empty()) {
+      value = DefaultValue(parameter);
+    } else {
+      continue;
+    }
+    TENON_RETURN_IF_ERROR(CheckRange(*spec.info, parameter.name, value, n, field));
+    spec.parameters[parameter.name] = std::move(value);
+  }
+  return spec;
+}
+
+}  // namespace
+
+const MeasureInfo* FindMeasure(std::string_view id_or_alias) {
+  for (const MeasureInfo& info : AllMeasures()) {
+    if (info.id == id_or_alias || info.alias == id_or_alias) return &info;
+  }
+  return nullptr;
+}
+
+int64_t MeasureSpec::Integer(std::string_view name) const {
+  return std::get<int64_t>(parameters.at(std::string(name)));
+}
+
+double MeasureSpec::Real(std::string_view name) const {
+  return std::get<double>(parameters.at(std::string(name)));
+}
+
+absl::StatusOr<std::vector<MeasureSpec>> CheckSpecs(const std::vector<RawSpec>& specs, int64_t n) {
+  std::vector<MeasureSpec> checked;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    TENON_ASSIGN_OR_RETURN(MeasureSpec spec,
+                           CheckSpec(specs[i], n, absl::StrCat("specs[", i, "]")));
+    checked.push_back(std::move(spec));
+  }
+  return checked;
+}
+
+}  // namespace tenon::measurement

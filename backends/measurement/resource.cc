@@ -1,0 +1,123 @@
+#include "backends/measurement/resource.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "backends/core/error.h"
+#include "backends/core/strings.h"
+#include "backends/core/tensor.h"
+
+namespace tenon::measurement {
+namespace {
+
+absl::Status BadKey(const ResourceKey& key, std::string_view what) {
+  return Error(Reason::kBadParameter,
+               absl::StrCat("resource ", ToAbsl(KindName(key.kind)), " of the ",
+                            ToAbsl(SpaceName(key.space)), " space: ", ToAbsl(what)));
+}
+
+bool IsOneSpace(const ResourceKey& key) {
+  return key.space == TENON_RESOURCE_ORIGINAL || key.space == TENON_RESOURCE_EMBEDDED;
+}
+
+absl::Status CheckKey(const ResourceKey& key, int64_t n) {
+  const bool has_k = key.kind == TENON_RESOURCE_KNN || key.kind == TENON_RESOURCE_SELECTED_RANKS;
+  if (has_k && (key.k < 1 || key.k >= n)) {
+    return BadKey(key, absl::StrCat("k = ", key.k, " is not in 1 .. ", n - 1));
+  }
+  bool space_fits = false;
+  switch (key.kind) {
+    case TENON_RESOURCE_DENSITY:
+      if (!(key.parameter > 0) || !std::isfinite(key.parameter)) {
+        return BadKey(key, "sigma is not positive and finite");
+      }
+      [[fallthrough]];
+    case TENON_RESOURCE_KNN:
+    case TENON_RESOURCE_CONDENSED:
+      space_fits = IsOneSpace(key);
+      break;
+    case TENON_RESOURCE_PAIR_ORDER:
+      space_fits = key.space == TENON_RESOURCE_ORIGINAL;
+      break;
+    case TENON_RESOURCE_ORDERED_PAIR_STATISTICS:
+      if (key.parameter != kRankCorrelation && key.parameter != kIsotonicFit) {
+        return BadKey(key, "the parameter names no part");
+      }
+      [[fallthrough]];
+    default:
+      space_fits = key.space == TENON_RESOURCE_PAIR;
+  }
+  return space_fits ? absl::OkStatus() : BadKey(key, "the kind does not exist for this space");
+}
+
+}  // namespace
+
+bool SameKey(const ResourceKey& a, const ResourceKey& b) {
+  return a.kind == b.kind && a.space == b.space && a.k == b.k && a.parameter == b.parameter;
+}
+
+std::string_view KindName(int32_t kind) {
+  static constexpr std::string_view kNames[] = {"unknown",
+                                                "knn",
+                                                "density",
+                                                "pair_order",
+                                                "condensed",
+                                                "pair_statistics",
+                                                "ordered_pair_statistics",
+                                                "selected_ranks",
+                                                "neighbor_statistics",
+                                                "topographic",
+                                                "rank_table"};
+  return kNames[kind >= 1 && kind < static_cast<int32_t>(std::size(kNames)) ? kind : 0];
+}
+
+std::string_view SpaceName(int32_t space) {
+  static constexpr std::string_view kNames[] = {"unknown", "original", "embedded", "pair"};
+  return kNames[space >= 1 && space <= 3 ? space : 0];
+}
+
+absl::StatusOr<int64_t> ResourceBytes(const ResourceKey& key, int64_t n) {
+  TENON_RETURN_IF_ERROR(CheckKey(key, n));
+  const bool ordered =
+      key.kind == TENON_RESOURCE_PAIR_ORDER || key.kind == TENON_RESOURCE_ORDERED_PAIR_STATISTICS;
+  if (ordered && n > kMaxPairOrderRows) {
+    return Error(Reason::kNotImplemented,
+                 absl::StrCat("the order of all pairs of ", n,
+                              " rows is not offered, the limit is ", kMaxPairOrderRows, " rows"))
+        .Meta("rows", n)
+        .Meta("limit_rows", kMaxPairOrderRows);
+  }
+  switch (key.kind) {
+    case TENON_RESOURCE_KNN:
+      return CheckedElementCount(std::vector<int64_t>{n, key.k, int64_t{sizeof(int32_t)}});
+    case TENON_RESOURCE_SELECTED_RANKS:
+      return CheckedElementCount(std::vector<int64_t>{2, n, key.k, int64_t{sizeof(int32_t)}});
+    case TENON_RESOURCE_DENSITY:
+      return CheckedElementCount(std::vector<int64_t>{n + 1, int64_t{sizeof(double)}});
+    case TENON_RESOURCE_CONDENSED:
+      TENON_RETURN_IF_ERROR(CheckedElementCount(std::vector<int64_t>{n, n, 8}).status());
+      return PairCount(n) * int64_t{sizeof(double)};
+    case TENON_RESOURCE_PAIR_ORDER:
+      return int64_t{sizeof(PairOrderHeader)} + PairCount(n) * int64_t{2 * sizeof(uint32_t)};
+    case TENON_RESOURCE_PAIR_STATISTICS:
+      return int64_t{sizeof(PairStatistics)};
+    case TENON_RESOURCE_ORDERED_PAIR_STATISTICS:
+      return int64_t{sizeof(OrderedPairStatistics)};
+    default:
+      return Error(Reason::kNotImplemented,
+                   absl::StrCat("resource '", ToAbsl(KindName(key.kind)), "' has no layout yet"));
+  }
+}
+
+void MergeKey(const ResourceKey& key, std::vector<ResourceKey>& keys) {
+  for (ResourceKey& other : keys) {
+    if (other.kind == key.kind && other.space == key.space && other.parameter == key.parameter) {
+      other.k = std::max(other.k, key.k);
+      return;
+    }
+  }
+  keys.push_back(key);
+}
+
+}  // namespace tenon::measurement

@@ -1,0 +1,20 @@
+// What a measure says about one projection.
+
+#ifndef TENON_BACKENDS_MEASUREMENT_SCORES_H_
+#define TENON_BACKENDS_MEASUREMENT_SCORES_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tenon::measurement {
+
+// The scores of one projection by one specification.
+struct MeasureScores {
+  std::map<std::string, double> scores;                     // by output key
+  std::map<std::string, std::vector<double>> local_scores;  // by local key, n values each
+};
+
+}  // namespace tenon::measurement
+
+#endif  // TENON_BACKENDS_MEASUREMENT_SCORES_H_

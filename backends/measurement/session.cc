@@ -1,0 +1,297 @@
+#include "backends/measurement/session.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "backends/core/error.h"
+#include "backends/core/strings.h"
+#include "backends/measurement/metrics.h"
+#include "backends/measurement/session_plan.h"
+
+namespace tenon::measurement {
+namespace {
+
+constexpr char kOutOfMemory[] = "the system refused memory for the scores";
+
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// The fields of errors and, in messages, the short names that the literature uses.
+struct MatrixName {
+  const char* field;
+  const char* text;
+};
+constexpr MatrixName kDataset = {"dataset", "data set (hd)"};
+constexpr MatrixName kProjection = {"projection", "projection (ld)"};
+
+absl::Status CheckShape(const TensorSpec& spec, int64_t rows, int64_t columns,
+                        const MatrixName& name) {
+  const bool fits = spec.shape.size() == 2 && spec.shape[0] == rows &&
+                    (columns == 0 ? spec.shape[1] >= 1 : spec.shape[1] == columns);
+  if (fits) return absl::OkStatus();
+  std::string shape;
+  for (const int64_t extent : spec.shape)
+    absl::StrAppend(&shape, shape.empty() ? "" : " x ", extent);
+  const std::string wanted = columns == 0 ? "at least 1" : absl::StrCat(columns);
+  return Error(Reason::kShapeMismatch,
+               absl::StrCat(name.text, ": the shape is ", shape.empty() ? "a scalar" : shape,
+                            ", expected are ", rows, " rows and ", wanted, " columns"))
+      .Field(name.field)
+      .Meta("rows", rows);
+}
+
+template <typename T>
+absl::Status CheckFinite(const Tensor& tensor, const MatrixName& name) {
+  const T* values = tensor.buffer.as<T>();
+  const int64_t columns = tensor.spec.shape[1], count = tensor.spec.shape[0] * columns;
+  for (int64_t p = 0; p < count; ++p) {
+    if (std::isfinite(values[p])) continue;
+    const int64_t row = p / columns, column = p % columns;
+    return Error(Reason::kNotFinite, absl::StrCat(name.text, ": the value at row ", row,
+                                                  ", column ", column, " is not finite"))
+        .Field(name.field)
+        .Meta("row", row)
+        .Meta("column", column);
+  }
+  return absl::OkStatus();
+}
+
+// The checked copy of `matrix` in the type that distances are computed in.
+absl::StatusOr<Tensor> Widen(const Tensor& matrix, const SessionOptions& options, int64_t columns,
+                             const MatrixName& name) {
+  TENON_RETURN_IF_ERROR(CheckShape(matrix.spec, options.rows, columns, name));
+  auto copy = ConvertTensor(matrix, options.compute_dtype);
+  if (!copy.ok()) {
+    const ErrorDetails details = GetErrorDetails(copy.status());
+    return Error(details.reason, absl::StrCat(name.text, ": ", copy.status().message()))
+        .Field(name.field);
+  }
+  TENON_RETURN_IF_ERROR(options.compute_dtype == DType::kFloat32
+                            ? CheckFinite<float>(*copy, name)
+                            : CheckFinite<double>(*copy, name));
+  return copy;
+}
+
+// Resources and the memory that they lie in.
+struct ResourceSet {
+  std::vector<tenon_resource> resources;
+  std::vector<Buffer> memory;
+
+  static absl::StatusOr<ResourceSet> Allocate(const std::vector<ResourceKey>& keys, int64_t n) {
+    ResourceSet set;
+    for (const ResourceKey& key : keys) {
+      TENON_ASSIGN_OR_RETURN(const int64_t bytes, ResourceBytes(key, n));
+      TENON_ASSIGN_OR_RETURN(Buffer buffer, Buffer::Allocate(bytes));
+      set.resources.push_back({key, buffer.data(), bytes});
+      set.memory.push_back(std::move(buffer));
+    }
+    return set;
+  }
+};
+
+// Adds what was built (or reused) to a report. Resources of one call share its time evenly.
+void Report(const ResourceSet& set, const plugin::Provider& provider,
+            const tenon_resource_statistics& statistics, bool reused, RunInfo& info) {
+  for (const tenon_resource& resource : set.resources) {
+    RunInfo::Resource entry;
+    entry.kind = KindName(resource.key.kind);
+    entry.space = SpaceName(resource.key.space);
+    entry.provider = provider.name();
+    entry.k = resource.key.k;
+    entry.bytes = resource.bytes;
+    entry.block_rows = statistics.block_rows;
+    entry.build_seconds =
+        std::max(0.0, statistics.execution_seconds) / static_cast<double>(set.resources.size());
+    entry.reused = reused;
+    info.resources.push_back(std::move(entry));
+  }
+}
+
+}  // namespace
+
+struct Session::Impl {
+  std::vector<MeasureSpec> specs;
+  SessionOptions options;
+  std::vector<int32_t> classes;
+  std::shared_ptr<plugin::Provider> provider;
+  SessionPlan plan;
+
+  bool bound = false;
+  Tensor original;
+  ResourceSet original_resources;
+  RunInfo original_info;
+
+  absl::Status BindOriginal(const Tensor& matrix, const CancelToken* cancel);
+  absl::StatusOr<ProjectionScores> Measure(const Tensor& matrix, const CancelToken* cancel) const;
+  absl::StatusOr<tenon_resource_statistics> Build(const ResourceSet& outputs,
+                                                  const Tensor* projection, int64_t working_bytes,
+                                                  const CancelToken* cancel) const;
+  absl::StatusOr<int64_t> ProjectionWorking(int64_t columns, const ResourceSet& outputs) const;
+  tenon_resource_request Request(const ResourceSet& outputs) const;
+  MetricInput Input() const;
+};
+
+tenon_resource_request Session::Impl::Request(const ResourceSet& outputs) const {
+  tenon_resource_request request = {};
+  request.struct_size = sizeof(request);
+  request.n_outputs = static_cast<int32_t>(outputs.resources.size());
+  request.outputs = outputs.resources.data();
+  request.threads = plan.threads;
+  request.original = MatrixOf(options, true, options.original_columns);
+  request.original.data = original.buffer.data();
+  return request;
+}
+
+absl::StatusOr<tenon_resource_statistics> Session::Impl::Build(const ResourceSet& outputs,
+                                                               const Tensor* projection,
+                                                               int64_t working_bytes,
+                                                               const CancelToken* cancel) const {
+  tenon_resource_request request = Request(outputs);
+  if (projection != nullptr) {
+    request.embedded = MatrixOf(options, false, projection->spec.shape[1]);
+    request.embedded.data = projection->buffer.data();
+    request.n_available = static_cast<int32_t>(original_resources.resources.size());
+    request.available = original_resources.resources.data();
+  }
+  request.working_memory_bytes = working_bytes;
+  static_assert(sizeof(std::atomic<int32_t>) == sizeof(int32_t));
+  if (cancel != nullptr) {
+    TENON_RETURN_IF_ERROR(cancel->Check());
+    request.cancel = reinterpret_cast<const int32_t*>(cancel->flag());
+  }
+  if (outputs.resources.empty()) return tenon_resource_statistics{};
+  auto statistics = provider->BuildResources(request);
+  // The token knows why the work stopped, the provider only that it did.
+  if (cancel != nullptr) TENON_RETURN_IF_ERROR(cancel->Check());
+  return statistics;
+}
+
+// Scratch for a projection of this width; planned for max_embedded_columns.
+absl::StatusOr<int64_t> Session::Impl::ProjectionWorking(int64_t columns,
+                                                         const ResourceSet& outputs) const {
+  if (columns <= options.max_embedded_columns || outputs.resources.empty()) {
+    return plan.projection_working;
+  }
+  tenon_resource_request request = Request(outputs);
+  request.embedded = MatrixOf(options, false, columns);
+  const int64_t budget = options.memory_budget_bytes;
+  return provider->WorkingMemory(
+      request, budget == 0 ? std::numeric_limits<int64_t>::max() : plan.projection_working);
+}
+
+MetricInput Session::Impl::Input() const {
+  MetricInput input;
+  input.n = options.rows;
+  input.return_local = options.return_local;
+  input.resources = original_resources.resources;
+  input.classes = &classes;
+  return input;
+}
+
+absl::Status Session::Impl::BindOriginal(const Tensor& matrix, const CancelToken* cancel) {
+  const auto start = std::chrono::steady_clock::now();
+  TENON_ASSIGN_OR_RETURN(original, Widen(matrix, options, options.original_columns, kDataset));
+  TENON_ASSIGN_OR_RETURN(ResourceSet set, ResourceSet::Allocate(plan.original_keys, options.rows));
+  TENON_ASSIGN_OR_RETURN(const tenon_resource_statistics statistics,
+                         Build(set, nullptr, plan.original_working, cancel));
+  original_info.resource_seconds = SecondsSince(start);
+  Report(set, *provider, statistics, false, original_info);
+  original_resources = std::move(set);
+  const MetricInput input = Input();
+  for (const MeasureSpec& spec : specs) TENON_RETURN_IF_ERROR(CheckOriginalSide(spec, input));
+  if (!plan.needs_points) original.buffer.Reset();
+  original_info.total_seconds = SecondsSince(start);
+  bound = true;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ProjectionScores> Session::Impl::Measure(const Tensor& matrix,
+                                                        const CancelToken* cancel) const {
+  const auto start = std::chrono::steady_clock::now();
+  if (!bound) return Error(Reason::kInternal, "the session has no data set yet");
+  TENON_ASSIGN_OR_RETURN(const Tensor projection, Widen(matrix, options, 0, kProjection));
+  TENON_ASSIGN_OR_RETURN(const ResourceSet set,
+                         ResourceSet::Allocate(plan.projection_keys, options.rows));
+  TENON_ASSIGN_OR_RETURN(const int64_t working, ProjectionWorking(projection.spec.shape[1], set));
+  const auto build_start = std::chrono::steady_clock::now();
+  TENON_ASSIGN_OR_RETURN(const tenon_resource_statistics statistics,
+                         Build(set, &projection, working, cancel));
+  ProjectionScores result;
+  result.info.resource_seconds = SecondsSince(build_start);
+  Report(original_resources, *provider, tenon_resource_statistics{}, true, result.info);
+  Report(set, *provider, statistics, false, result.info);
+  MetricInput input = Input();
+  input.resources.insert(input.resources.end(), set.resources.begin(), set.resources.end());
+  for (const MeasureSpec& spec : specs) {
+    const auto spec_start = std::chrono::steady_clock::now();
+    TENON_ASSIGN_OR_RETURN(MeasureScores scores, Evaluate(spec, input));
+    result.specs.push_back(std::move(scores));
+    result.info.spec_seconds.push_back(SecondsSince(spec_start));
+    result.info.metric_seconds += result.info.spec_seconds.back();
+  }
+  result.info.total_seconds = SecondsSince(start);
+  return result;
+}
+
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Session::~Session() = default;
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Prepare(
+    const std::vector<RawSpec>& specs, const SessionOptions& options, Labels labels,
+    std::shared_ptr<plugin::Provider> provider) {
+  if (options.rows < 2) {
+    return Error(Reason::kTooFewRows,
+                 absl::StrCat("the data set has ", options.rows, " rows, at least 2 are needed"))
+        .Field("dataset")
+        .Meta("rows", options.rows);
+  }
+  try {
+    auto impl = std::make_unique<Impl>();
+    TENON_ASSIGN_OR_RETURN(impl->specs, CheckSpecs(specs, options.rows));
+    const bool needs_labels =
+        std::any_of(impl->specs.begin(), impl->specs.end(),
+                    [](const MeasureSpec& spec) { return spec.info->needs_labels; });
+    if (needs_labels) {
+      TENON_ASSIGN_OR_RETURN(impl->classes, ClassNumbers(labels, options.rows));
+    }
+    TENON_ASSIGN_OR_RETURN(impl->plan, PlanSession(impl->specs, options, *provider));
+    impl->options = options;
+    impl->provider = std::move(provider);
+    return std::unique_ptr<Session>(new Session(std::move(impl)));
+  } catch (const std::bad_alloc&) {
+    return Error(Reason::kExceedsMemoryBudget, kOutOfMemory);
+  }
+}
+
+const std::vector<MeasureSpec>& Session::specs() const { return impl_->specs; }
+int64_t Session::planned_peak_bytes() const { return impl_->plan.Peak(); }
+int64_t Session::original_bytes() const { return impl_->plan.Original(); }
+int Session::in_flight() const { return impl_->plan.in_flight; }
+std::string Session::in_flight_limit() const { return impl_->plan.in_flight_limit; }
+const RunInfo& Session::original_info() const { return impl_->original_info; }
+
+absl::Status Session::BindOriginal(const Tensor& original, const CancelToken* cancel) {
+  try {
+    return impl_->BindOriginal(original, cancel);
+  } catch (const std::bad_alloc&) {
+    return Error(Reason::kExceedsMemoryBudget, kOutOfMemory);
+  }
+}
+
+absl::StatusOr<ProjectionScores> Session::Measure(const Tensor& projection,
+                                                  const CancelToken* cancel) const {
+  try {
+    return impl_->Measure(projection, cancel);
+  } catch (const std::bad_alloc&) {
+    return Error(Reason::kExceedsMemoryBudget, kOutOfMemory);
+  }
+}
+
+}  // namespace tenon::measurement

@@ -1,0 +1,93 @@
+// Scores many projections of one data set by a fixed list of measures.
+//
+// Life: Prepare checks and plans (no request-sized memory) -> the caller admits
+// planned_peak_bytes()
+// -> BindOriginal builds the original side once -> Measure per projection, up to in_flight() at
+// once from different threads. Requirements of all specifications are merged: equal resources are
+// built once, those with a k for the largest.
+
+#ifndef TENON_BACKENDS_MEASUREMENT_SESSION_H_
+#define TENON_BACKENDS_MEASUREMENT_SESSION_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "backends/core/cancel.h"
+#include "backends/core/tensor.h"
+#include "backends/measurement/labels.h"
+#include "backends/measurement/registry.h"
+#include "backends/measurement/scores.h"
+#include "backends/plugin/provider.h"
+
+namespace tenon::measurement {
+
+struct SessionOptions {
+  int64_t rows = 0;                  // n
+  int64_t original_columns = 0;      // d
+  int64_t max_embedded_columns = 2;  // for planning only
+  DType compute_dtype = DType::kFloat64;
+  bool geodesic = false;
+  bool return_local = false;
+  int64_t memory_budget_bytes = 0;  // 0: none
+  int in_flight = 0;                // wanted; 0: the session's choice
+  int threads = 0;                  // 0: all the process may use
+};
+
+// What scoring one projection cost.
+struct RunInfo {
+  double resource_seconds = 0;
+  double metric_seconds = 0;
+  double total_seconds = 0;
+  struct Resource {
+    std::string kind, space, provider, fallback_reason;
+    int64_t k = 0, bytes = 0, block_rows = 0;
+    double build_seconds = 0;
+    bool reused = false;
+  };
+  std::vector<Resource> resources;
+  std::vector<double> spec_seconds;  // one per specification
+};
+
+struct ProjectionScores {
+  std::vector<MeasureScores> specs;  // in the order of the specifications
+  RunInfo info;
+};
+
+class Session {
+ public:
+  // Errors: those of CheckSpecs; TOO_FEW_ROWS; LABELS_REQUIRED; SHAPE_MISMATCH (labels' count);
+  // UNSUPPORTED_BY_PROVIDER; EXCEEDS_MEMORY_BUDGET naming the budget and what is needed.
+  static absl::StatusOr<std::unique_ptr<Session>> Prepare(
+      const std::vector<RawSpec>& specs, const SessionOptions& options, Labels labels,
+      std::shared_ptr<plugin::Provider> provider);
+  ~Session();
+
+  const std::vector<MeasureSpec>& specs() const;
+  int64_t planned_peak_bytes() const;    // with in_flight() projections
+  int64_t original_bytes() const;        // kept for the original side
+  int in_flight() const;                 // projections at once
+  std::string in_flight_limit() const;   // what limited it: "requested", "memory", "threads"
+  const RunInfo& original_info() const;  // after BindOriginal
+
+  // `original` is n x d of any real type and is copied (widened to the compute type); non-finite
+  // values are NOT_FINITE naming the first row and column. Builds the original side. Once.
+  absl::Status BindOriginal(const Tensor& original, const CancelToken* cancel);
+
+  // Scores one projection: n rows, any width >= 1, any real type. Thread-safe. Errors:
+  // SHAPE_MISMATCH, NOT_FINITE (first row and column), UNDEFINED_SCORE (which measure, why); fields
+  // are "projection". A failed projection leaves the session usable.
+  absl::StatusOr<ProjectionScores> Measure(const Tensor& projection,
+                                           const CancelToken* cancel) const;
+
+ private:
+  struct Impl;
+  explicit Session(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tenon::measurement
+
+#endif  // TENON_BACKENDS_MEASUREMENT_SESSION_H_

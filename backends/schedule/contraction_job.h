@@ -1,0 +1,142 @@
+// One contraction request inside the engine: planned, compiled, given memory, run set by set.
+//
+// Life: Prepare (no request-sized memory is taken) -> the caller admits plan().Total() bytes ->
+// operands arrive in buffers of the caller -> Start -> RunSet per operand set -> Report. One thread
+// drives a job; the job itself uses many.
+
+#ifndef TENON_BACKENDS_SCHEDULE_CONTRACTION_JOB_H_
+#define TENON_BACKENDS_SCHEDULE_CONTRACTION_JOB_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "backends/contraction/program.h"
+#include "backends/core/cancel.h"
+#include "backends/core/network.h"
+#include "backends/plugin/provider.h"
+
+namespace tenon::schedule {
+
+// What to contract and how. Zero or empty means "the engine's default" unless said otherwise.
+struct ContractionRequest {
+  Network network;
+  std::vector<TensorSpec> operands;  // contraction types; they promote to one dtype
+  std::vector<bool> varying;         // per operand; empty: none
+  std::optional<DType> dtype;        // compute type; default: the promoted type of the operands
+  bool accumulate_double = false;
+  std::optional<PathSteps> path;    // absent: planned by the engine
+  std::vector<std::string> sliced;  // goes with `path`
+  // Whether indices may be sliced to meet the two limits below, when `sliced` is empty.
+  bool allow_slicing = true;
+  bool allow_output_slicing = false;        // those of the output too
+  double target_elements = 0;               // largest pair result of a slice, 0 no limit
+  int64_t memory_budget_bytes = 0;          // planned peak must fit, 0 no limit
+  int threads = 0;                          // 0: all the process may use
+  int64_t first_group = 0, last_group = 0;  // [first, last) of slice groups; 0,0: all
+};
+
+// Where the seconds went; see design "Timing and memory, said precisely".
+struct ContractionReport {
+  double setup_seconds = 0;     // planning, lowering, compiling
+  double planning_seconds = 0;  // of them, finding a path and slices; 0 when both were given
+  double compile_seconds = 0;   // of them, lowering and compiling
+  double dispatch_seconds = 0;  // in Start and RunSet, on the host
+  // From Start's and RunSet's begin to the completion of their work; negative when a provider can't
+  // tell when it was complete.
+  double execution_seconds = 0;
+  int timing_scope = 1;  // as tenon_run_statistics, the weakest of the providers'
+  int64_t slices_done = 0;
+  int64_t groups_done = 0;
+  double flops_done = 0;            // real floating-point operations
+  int64_t measured_peak_bytes = 0;  // operands + results + what providers took
+  struct Kernel {
+    std::string name;
+    std::string kind;                   // "contract" or "unary"
+    int64_t steps = 0;                  // of the program that use it
+    std::vector<std::string> refusals;  // distinct: why better-listed kernels were not used
+  };
+  struct PerProvider {
+    std::string name;
+    tenon_run_statistics statistics{};
+    int64_t groups = 0;  // completed
+    int workers = 0;
+    std::vector<Kernel> kernels;  // most used first
+  };
+  std::vector<PerProvider> providers;
+};
+
+class ContractionJob {
+ public:
+  // Slices and real flops done of total, over the current set. Called from a worker thread, at most
+  // a few times per second, never by two at once; must not block.
+  struct Progress {
+    int64_t slices_done = 0, slices_total = 0;
+    double flops_done = 0, flops_total = 0;
+    double elapsed_seconds = 0;
+    std::optional<double> left_seconds;
+  };
+  using ProgressFn = std::function<void(const Progress&)>;
+  // The progress of a set that has not begun.
+  Progress NothingDone() const;
+
+  // Checks, plans, lowers and compiles. Everything that can be refused is refused here. `cancel`
+  // outlives the job. Errors' fields are named after the parts of a request: "operands[i]...",
+  // "output[i]", "index_sizes[...]", "path.steps[s]", "sliced[i]", "target_size",
+  // "execution.providers", "execution.memory_budget_bytes", "execution.slice_groups",
+  // "result.dtype".
+  //
+  // Besides the errors of the engine's checks: EXCEEDS_MEMORY_BUDGET (metadata planned_peak_bytes,
+  // memory_budget_bytes, smallest_budget_bytes) when one worker does not fit and slicing does not
+  // help; UNREACHABLE_TARGET when no slicing reaches target_elements; BAD_SLICE for a range of
+  // groups that is no node of the tree; UNSUPPORTED_DTYPE, UNSUPPORTED_BY_PROVIDER.
+  static absl::StatusOr<std::unique_ptr<ContractionJob>> Prepare(
+      const ContractionRequest& request, std::vector<std::shared_ptr<plugin::Provider>> providers,
+      const CancelToken* cancel);
+  ~ContractionJob();
+
+  const contraction::Expression& expression() const;
+  const contraction::Path& path() const;
+  const std::vector<int>& sliced() const;
+  const contraction::Program& program() const;
+  contraction::PathCost cost() const;
+  const contraction::MemoryPlan& plan() const;
+  // Workers that would run if the budget did not matter.
+  int64_t unconstrained_workers() const;
+  DType dtype() const;
+  // Threads that all workers have together.
+  int threads() const;
+  // Of the compiled program on the first provider: what decides the bits of the result.
+  std::string fingerprint() const;
+  // Of one set; absent when the first provider has no model.
+  std::optional<double> predicted_seconds() const;
+  // Real flops of the steps that are run once for all sets; part of program().total_flops().
+  double shared_flops() const;
+
+  // Takes the memory; `operands` are in dtype() (see ConvertTensor) and outlive the job; varying
+  // ones may be null. Once, before the first set.
+  absl::Status Start(std::vector<const void*> operands);
+  // Contracts one set. `varying` replaces the varying operands, in operand order; they are needed
+  // until this returns. `result` has output_spec() in dtype() and is written completely (with a
+  // group range: the partial sum of that range, other blocks zero). After an error the job may only
+  // be asked for its report.
+  absl::Status RunSet(const std::vector<const void*>& varying, void* result,
+                      const ProgressFn& progress);
+  // Whether work is complete when a call returns (timing scope 1, on all providers); before Start
+  // that is not known and false.
+  bool host_timed() const;
+  ContractionReport Report() const;
+
+ private:
+  struct Impl;
+  explicit ContractionJob(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tenon::schedule
+
+#endif  // TENON_BACKENDS_SCHEDULE_CONTRACTION_JOB_H_

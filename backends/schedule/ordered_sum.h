@@ -1,0 +1,69 @@
+// Adds the partial sums of slice groups in a fixed tree, whatever order they finish in.
+
+#ifndef TENON_BACKENDS_SCHEDULE_ORDERED_SUM_H_
+#define TENON_BACKENDS_SCHEDULE_ORDERED_SUM_H_
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "backends/contraction/program.h"
+#include "backends/core/dtype.h"
+
+namespace tenon::schedule {
+
+// result[offset + sum_a i_a * strides[a]] = block[i], block in C order over `shape`.
+void PlaceBlock(DType dtype, const std::vector<int64_t>& shape, const std::vector<int64_t>& strides,
+                int64_t offset, const void* block, void* result);
+
+// A window of buffers for partial sums. Groups are claimed in order, each gets a buffer, and
+// finished ones are combined in group order: the sum of the groups [a, b) of a block is the sum of
+// [a, m) and [m, b) with m - a the largest power of two below b - a. So the bits do not depend on
+// who finishes when, and ranges that are nodes of this tree can be summed elsewhere. At most
+// `window` groups lie between the oldest unfinished one and the newest claimed one. Thread-safe.
+class OrderedSum {
+ public:
+  // Buffers of one block each that a sum over [first, last) with this window needs.
+  static int64_t BuffersNeeded(const contraction::Program& program, int64_t first, int64_t last,
+                               int window);
+
+  // Groups [first, last) of `program`; `memory` holds BuffersNeeded() blocks; `result` is the full
+  // output, of which every block in the range is written completely.
+  OrderedSum(const contraction::Program& program, int64_t first, int64_t last, int window,
+             void* memory, void* result);
+
+  struct Claim {
+    int64_t group = 0;
+    void* partial_sum = nullptr;
+  };
+  // The next group, waiting for a buffer; false when none is left or after Stop.
+  bool Next(Claim* claim);
+  // The group's partial sum is complete.
+  void Finish(const Claim& claim);
+  // Makes Next return false to everybody.
+  void Stop();
+
+ private:
+  void Combine(int64_t group);
+  void Add(std::byte* left, const std::byte* right) const;  // left += right
+
+  const contraction::Program& program_;
+  const DType dtype_;
+  const int64_t first_, last_;
+  const int window_;
+  void* const result_;
+  std::mutex mutex_;
+  std::condition_variable freed_;
+  int64_t claimed_, combined_;  // next group to claim; groups below it are in the tree
+  bool combining_ = false, stopped_ = false;
+  std::vector<bool> finished_;      // per window slot
+  std::vector<std::byte*> slots_;   // per window slot, its buffer
+  std::vector<std::byte*> levels_;  // per tree level, a buffer: sums of 2^level groups
+  std::vector<bool> occupied_;      // per tree level; only the combining thread touches it
+};
+
+}  // namespace tenon::schedule
+
+#endif  // TENON_BACKENDS_SCHEDULE_ORDERED_SUM_H_

@@ -1,0 +1,192 @@
+#include "tenon/client.h"
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "client/cpp/call_context.h"
+#include "client/cpp/client_impl.h"
+#include "client/cpp/contract_reader.h"
+#include "client/cpp/contract_upload.h"
+#include "client/cpp/duplex.h"
+#include "client/cpp/status.h"
+#include "client/cpp/wire.h"
+
+namespace tenon::client {
+namespace {
+
+bool IsLocal(const std::string& address) {
+  for (const char* prefix : {"unix:", "unix-abstract:", "localhost", "127.", "[::1]"}) {
+    if (address.rfind(prefix, 0) == 0) return true;
+  }
+  return false;
+}
+
+grpc::ChannelArguments MakeArguments(const std::string& address, const ClientOptions& options) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  arguments.SetMaxSendMessageSize(kMaxMessageBytes);
+  arguments.SetUserAgentPrefix(options.user_agent);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+  // 0: pings go on, however long a computation sends nothing.
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  // A connection of its own for every client: throughput beyond one connection needs it.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  // A proxy of the environment never leads to this machine itself.
+  if (IsLocal(address)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  return arguments;
+}
+
+// A call with one message each way.
+template <typename Stub, typename Request, typename Response>
+absl::StatusOr<Response> CallUnary(Stub* stub,
+                                   grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                                const Request&, Response*),
+                                   const Request& request, const CallOptions& options,
+                                   absl::Duration default_timeout, const Endpoint& endpoint) {
+  Response response;
+  TENON_RETURN_IF_ERROR(CatchExceptions([&] {
+    CallContext context(options, default_timeout);
+    const grpc::Status status = (stub->*method)(context.get(), request, &response);
+    return StatusFromGrpc(status, endpoint.address, endpoint.connected());
+  }));
+  return response;
+}
+
+using ContractStream = Duplex<v1::ContractRequest, v1::ContractResponse>;
+
+absl::Status RunContract(ContractStream* stream, ContractUpload* upload, ContractReader* reader,
+                         int32_t chunk_bytes) {
+  std::atomic<int32_t> granted_bytes = chunk_bytes;
+  if (upload->header_is_all()) {
+    stream->WriteLast(upload->header());
+  } else {
+    stream->StartWriter([&](ContractStream* writer) {
+      if (!writer->Write(upload->header()) || !writer->WaitAccepted()) return absl::OkStatus();
+      TENON_RETURN_IF_ERROR(upload->SendRest(
+          granted_bytes, [&](const v1::ContractRequest& frame) { return writer->Write(frame); }));
+      writer->WritesDone();
+      return absl::OkStatus();
+    });
+  }
+  absl::Status local;
+  v1::ContractResponse frame;
+  while (local.ok() && stream->Read(&frame)) {
+    local = CatchExceptions([&] { return reader->Add(frame); });
+    if (local.ok() && frame.has_accepted()) {
+      if (reader->max_chunk_bytes() > 0) {
+        granted_bytes = std::min(chunk_bytes, reader->max_chunk_bytes());
+      }
+      stream->SetAccepted();
+    }
+  }
+  return stream->Finish(local);
+}
+
+}  // namespace
+
+absl::StatusOr<Client> Client::Connect(const std::string& address, ClientOptions options) {
+  if (address.empty()) {
+    return Error(Reason::kBadParameter, "the address of the server is empty").Field("address");
+  }
+  if (options.chunk_bytes < kMinChunkBytes || options.chunk_bytes > kMaxChunkBytes) {
+    return Error(Reason::kBadParameter,
+                 StrCat("chunk_bytes is ", options.chunk_bytes, "; it must lie between ",
+                        kMinChunkBytes, " and ", kMaxChunkBytes))
+        .Field("chunk_bytes");
+  }
+  auto impl = std::make_shared<Impl>();
+  impl->endpoint.address = address;
+  impl->options = std::move(options);
+  impl->endpoint.channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
+                                                     MakeArguments(address, impl->options));
+  impl->contraction = v1::ContractionService::NewStub(impl->endpoint.channel);
+  impl->measurement = v1::MeasurementService::NewStub(impl->endpoint.channel);
+  impl->provider = v1::ProviderService::NewStub(impl->endpoint.channel);
+  return Client(std::move(impl));
+}
+
+absl::StatusOr<ContractOutcome> Client::Contract(const ContractRequest& request,
+                                                 const CallOptions& options,
+                                                 const ContractCallbacks& callbacks) {
+  absl::StatusOr<ContractOutcome> outcome = absl::UnknownError("");
+  const absl::Status status = CatchExceptions([&]() -> absl::Status {
+    TENON_ASSIGN_OR_RETURN(ContractUpload upload, ContractUpload::Create(request));
+    ContractReader reader(callbacks);
+    ContractStream stream(options, impl_->options.default_timeout, impl_->endpoint,
+                          [&](auto* context) { return impl_->contraction->Contract(context); });
+    TENON_RETURN_IF_ERROR(RunContract(&stream, &upload, &reader, impl_->options.chunk_bytes));
+    outcome = reader.Take();
+    if (outcome.ok() && !request.next_set && outcome->report.sets() != 1) {
+      return BrokenContract(StrCat("there are ", outcome->report.sets(), " results, not one"));
+    }
+    return outcome.status();
+  });
+  if (!status.ok()) return status;
+  return outcome;
+}
+
+absl::StatusOr<v1::EstimateResponse> Client::Estimate(const ContractRequest& request,
+                                                      const CallOptions& options) {
+  v1::EstimateRequest wire;
+  TENON_RETURN_IF_ERROR(CatchExceptions([&]() -> absl::Status {
+    TENON_ASSIGN_OR_RETURN(*wire.mutable_header(), BuildContractHeader(request, false));
+    return absl::OkStatus();
+  }));
+  return CallUnary<v1::ContractionService::Stub, v1::EstimateRequest, v1::EstimateResponse>(
+      impl_->contraction.get(), &v1::ContractionService::Stub::Estimate, wire, options,
+      impl_->options.default_timeout, impl_->endpoint);
+}
+
+absl::StatusOr<v1::ListMeasuresResponse> Client::ListMeasures(const std::string& id,
+                                                              const CallOptions& options) {
+  v1::ListMeasuresRequest request;
+  request.set_id(id);
+  return CallUnary<v1::MeasurementService::Stub, v1::ListMeasuresRequest, v1::ListMeasuresResponse>(
+      impl_->measurement.get(), &v1::MeasurementService::Stub::ListMeasures, request, options,
+      impl_->options.default_timeout, impl_->endpoint);
+}
+
+absl::StatusOr<v1::GetServerInfoResponse> Client::GetServerInfo(const CallOptions& options) {
+  return CallUnary<v1::ProviderService::Stub, v1::GetServerInfoRequest, v1::GetServerInfoResponse>(
+      impl_->provider.get(), &v1::ProviderService::Stub::GetServerInfo, v1::GetServerInfoRequest(),
+      options, impl_->options.default_timeout, impl_->endpoint);
+}
+
+absl::StatusOr<v1::ListProvidersResponse> Client::ListProviders(const std::string& name,
+                                                                const CallOptions& options) {
+  v1::ListProvidersRequest request;
+  request.set_name(name);
+  return CallUnary<v1::ProviderService::Stub, v1::ListProvidersRequest, v1::ListProvidersResponse>(
+      impl_->provider.get(), &v1::ProviderService::Stub::ListProviders, request, options,
+      impl_->options.default_timeout, impl_->endpoint);
+}
+
+absl::StatusOr<v1::GetServerInfoResponse> Client::WaitUntilReady(absl::Duration time,
+                                                                 const CallOptions& options) {
+  const absl::Time end = absl::Now() + time;
+  const absl::Duration kPause = absl::Milliseconds(100);
+  Canceller never;
+  Canceller* canceller = options.canceller != nullptr ? options.canceller : &never;
+  for (;;) {
+    const absl::Duration left = end - absl::Now();
+    // Every try gets a little time, the last one too.
+    CallOptions attempt{std::max(left, kPause), canceller};
+    absl::StatusOr<v1::GetServerInfoResponse> info = GetServerInfo(attempt);
+    if (info.ok() && info->state() == v1::SERVER_STATE_READY) return info;
+    const bool may_come = info.ok() || info.status().code() == absl::StatusCode::kUnavailable ||
+                          info.status().code() == absl::StatusCode::kDeadlineExceeded;
+    if (may_come && left > kPause && !canceller->WaitFor(kPause)) continue;
+    if (!info.ok()) return info;
+    return Error(Reason::kStarting, StrCat("the server is not ready, its state is ",
+                                           v1::ServerState_Name(info->state())));
+  }
+}
+
+}  // namespace tenon::client

@@ -1,0 +1,87 @@
+// A client of a Tenon server.
+//
+//   auto client = tenon::client::Client::Connect("127.0.0.1:50551");
+//   tenon::client::ContractRequest request;
+//   request.einsum = "ab,bc->ac";
+//   request.operands = {a, b};                       // tenon::Tensor, or a TensorView
+//   auto outcome = client->Contract(request);
+//   if (outcome.ok()) Use(outcome->results[0].tensor);
+//
+// Options and reports are the messages of proto/tenon/v1 themselves (tenon::v1::...), so that
+// everything the wire can say can be said here, explained in one place; nothing of gRPC shows.
+// Functions never throw; errors are absl::Status, explained in tenon/call.h.
+
+#ifndef TENON_CLIENT_CPP_INCLUDE_TENON_CLIENT_H_
+#define TENON_CLIENT_CPP_INCLUDE_TENON_CLIENT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "tenon/call.h"
+#include "tenon/contract.h"
+#include "tenon/measure.h"
+#include "tenon/measure_spec.h"
+#include "tenon/v1/provider.pb.h"
+
+namespace tenon::client {
+
+struct ClientOptions {
+  // Deadline of calls that name none.
+  absl::Duration default_timeout = absl::Hours(1);
+  // Size of uploaded chunks in bytes, 4096 to 4193280; lowered to what the server grants.
+  int32_t chunk_bytes = 1 << 20;
+  // Goes before gRPC's own user agent, for the server's log.
+  std::string user_agent = "tenon-cpp";
+};
+
+// A handle on a connection, cheap to copy; copies share the connection. Thread-safe: any number of
+// calls may run at once. Calls block until the answer is there.
+class Client {
+ public:
+  // `address` is "host:port", "unix:/path", or another target that gRPC understands. No connection
+  // is made before the first call, so an unreachable server shows there (IsUnreachable).
+  // BAD_PARAMETER for an empty address or options out of range.
+  static absl::StatusOr<Client> Connect(const std::string& address, ClientOptions options = {});
+
+  // Contracts. Operands below 64 KiB go with the header, up to 3 MiB together; larger ones are
+  // sent in chunks, on a thread of the call, after the server has accepted the header. What comes
+  // back is checked: order, sizes, and checksums where asked for.
+  absl::StatusOr<ContractOutcome> Contract(const ContractRequest& request,
+                                           const CallOptions& options = {},
+                                           const ContractCallbacks& callbacks = {});
+
+  // What Contract with this request would cost. Bytes and next_set are not looked at.
+  absl::StatusOr<v1::EstimateResponse> Estimate(const ContractRequest& request,
+                                                const CallOptions& options = {});
+
+  // Starts a measurement. Refusals by the server come from Next().
+  absl::StatusOr<MeasureStream> Measure(MeasureRequest request, const CallOptions& options = {});
+
+  // The measures of the server; with an id or alias only that one (UNKNOWN_MEASURE).
+  absl::StatusOr<v1::ListMeasuresResponse> ListMeasures(const std::string& id = "",
+                                                        const CallOptions& options = {});
+
+  absl::StatusOr<v1::GetServerInfoResponse> GetServerInfo(const CallOptions& options = {});
+
+  // The providers; with a name only that one (UNKNOWN_PROVIDER).
+  absl::StatusOr<v1::ListProvidersResponse> ListProviders(const std::string& name = "",
+                                                          const CallOptions& options = {});
+
+  // Waits until the server answers that it is ready, and returns that answer. When the time is
+  // over: the error of the last try, or UNAVAILABLE with the state that the server was in.
+  absl::StatusOr<v1::GetServerInfoResponse> WaitUntilReady(absl::Duration time,
+                                                           const CallOptions& options = {});
+
+ private:
+  struct Impl;
+  explicit Client(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace tenon::client
+
+#endif  // TENON_CLIENT_CPP_INCLUDE_TENON_CLIENT_H_

@@ -1,0 +1,134 @@
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "client/cpp/client_impl.h"
+#include "client/cpp/duplex.h"
+#include "client/cpp/measure_reader.h"
+#include "client/cpp/measure_upload.h"
+#include "client/cpp/status.h"
+
+namespace tenon::client {
+
+class MeasureStream::Impl {
+ public:
+  using Stream = Duplex<v1::MeasureRequest, v1::MeasureResponse>;
+
+  // Keeps `client` alive as long as the call.
+  template <typename ClientImpl>
+  static absl::StatusOr<std::unique_ptr<Impl>> Start(std::shared_ptr<ClientImpl> client,
+                                                     MeasureRequest request,
+                                                     const CallOptions& options) {
+    std::unique_ptr<Impl> impl(new Impl(std::move(request), client->options.chunk_bytes));
+    TENON_ASSIGN_OR_RETURN(MeasureUpload upload, MeasureUpload::Create(impl->request_));
+    impl->stream_ = std::make_unique<Stream>(
+        options, client->options.default_timeout, client->endpoint,
+        [&](auto* context) { return client->measurement->Measure(context); });
+    impl->client_ = std::move(client);
+    impl->stream_->StartWriter([impl = impl.get(), upload = std::move(upload)](Stream* stream) {
+      return impl->Upload(upload, stream);
+    });
+    return impl;
+  }
+
+  absl::StatusOr<std::optional<MeasureItem>> Next() {
+    while (!ended_) {
+      if (std::optional<MeasureItem> item = reader_.PopItem()) return item;
+      if (stream_->Read(&frame_)) {
+        const absl::Status status = CatchExceptions([this] { return reader_.Add(frame_); });
+        if (!status.ok()) {
+          End(stream_->Finish(status));
+        } else if (frame_.has_accepted()) {
+          Accept();
+        }
+      } else {
+        End(stream_->Finish());
+      }
+    }
+    if (std::optional<MeasureItem> item = reader_.PopItem()) return item;
+    if (!end_status_.ok()) return end_status_;
+    return std::optional<MeasureItem>();
+  }
+
+  void Stop() { stream_->Stop(); }
+  void Cancel() { stream_->Cancel(); }
+  const MeasureReader& reader() const { return reader_; }
+
+ private:
+  Impl(MeasureRequest request, int32_t chunk_bytes)
+      : request_(std::move(request)), chunk_bytes_(chunk_bytes), reader_(request_.on_progress) {}
+
+  void Accept() {
+    const int32_t granted = reader_.accepted()->granted().max_chunk_bytes();
+    if (granted > 0) chunk_bytes_ = std::min(chunk_bytes_.load(), granted);
+    stream_->SetAccepted();
+  }
+
+  void End(absl::Status status) {
+    ended_ = true;
+    end_status_ = std::move(status);
+    if (end_status_.ok()) end_status_ = reader_.CheckEnd();
+    if (end_status_.ok()) end_status_ = generator_status_;
+  }
+
+  // The writing thread.
+  absl::Status Upload(const MeasureUpload& upload, Stream* stream) {
+    if (!stream->Write(upload.header())) return absl::OkStatus();
+    const auto send = [stream](const v1::MeasureRequest& frame) {
+      return !stream->stopped() && stream->Write(frame);
+    };
+    // Small data goes at once; there is nothing to save by waiting for the server's consent.
+    const bool small = upload.header().header().dataset_input().has_inline_data() &&
+                       !upload.header().header().labels_follow();
+    const bool going = (small || stream->WaitAccepted()) && upload.SendDataset(chunk_bytes_, send);
+    if (going && request_.next_projection) {
+      // An error here must not cost the answers before it: the stream is stopped, not cancelled.
+      generator_status_ =
+          CatchExceptions([&] { return upload.SendProjections(chunk_bytes_, send); });
+      if (!generator_status_.ok()) stream->Stop();
+    } else if (going && request_.server_files.has_value()) {
+      stream->WaitStopped();
+    }
+    if (stream->stopped()) {
+      v1::MeasureRequest stop;
+      stop.mutable_stop();
+      stream->Write(stop);
+    }
+    stream->WritesDone();
+    return absl::OkStatus();
+  }
+
+  std::shared_ptr<void> client_;
+  MeasureRequest request_;
+  std::atomic<int32_t> chunk_bytes_;
+  MeasureReader reader_;
+  v1::MeasureResponse frame_;
+  bool ended_ = false;
+  absl::Status end_status_;
+  // Written by the writing thread, read after it has been joined.
+  absl::Status generator_status_;
+  // The last member: its thread uses the others and is joined first.
+  std::unique_ptr<Stream> stream_;
+};
+
+MeasureStream::MeasureStream(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+MeasureStream::MeasureStream(MeasureStream&&) noexcept = default;
+MeasureStream& MeasureStream::operator=(MeasureStream&&) noexcept = default;
+MeasureStream::~MeasureStream() = default;
+
+absl::StatusOr<std::optional<MeasureItem>> MeasureStream::Next() { return impl_->Next(); }
+void MeasureStream::Stop() { impl_->Stop(); }
+void MeasureStream::Cancel() { impl_->Cancel(); }
+const v1::MeasureAccepted* MeasureStream::accepted() const { return impl_->reader().accepted(); }
+const v1::MeasureSummary* MeasureStream::summary() const { return impl_->reader().summary(); }
+
+absl::StatusOr<MeasureStream> Client::Measure(MeasureRequest request, const CallOptions& options) {
+  absl::StatusOr<std::unique_ptr<MeasureStream::Impl>> impl = absl::UnknownError("");
+  TENON_RETURN_IF_ERROR(CatchExceptions([&] {
+    impl = MeasureStream::Impl::Start(impl_, std::move(request), options);
+    return impl.status();
+  }));
+  return MeasureStream(*std::move(impl));
+}
+
+}  // namespace tenon::client

@@ -1,0 +1,44 @@
+// The client's half of a Measure stream: header, data set, labels, then projections as they come.
+
+#ifndef TENON_CLIENT_CPP_MEASURE_UPLOAD_H_
+#define TENON_CLIENT_CPP_MEASURE_UPLOAD_H_
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tenon/measure.h"
+
+namespace tenon::client {
+
+// Says what has to be sent, frame by frame. Knows nothing of the transport.
+class MeasureUpload {
+ public:
+  // Takes one frame away; false: the call has ended, or nothing further is wanted.
+  using Send = std::function<bool(const v1::MeasureRequest&)>;
+
+  // Checks what can be checked here. `request` must outlive this.
+  static absl::StatusOr<MeasureUpload> Create(const MeasureRequest& request);
+
+  const v1::MeasureRequest& header() const { return header_; }
+  // Data set and labels, as far as they are not in the header. False: sending has ended.
+  bool SendDataset(int32_t chunk_bytes, const Send& send) const;
+  // Projections from the generator until its end, or until sending ends. An error is one of the
+  // generator, or of what it gave; the frames before it are complete.
+  absl::Status SendProjections(int32_t chunk_bytes, const Send& send) const;
+
+ private:
+  explicit MeasureUpload(const MeasureRequest& request) : request_(&request) {}
+  absl::Status BuildHeader();
+  absl::Status BuildSource();
+  void BuildLabels();
+  bool SendLabels(const Send& send) const;
+
+  const MeasureRequest* request_;
+  v1::MeasureRequest header_;
+};
+
+}  // namespace tenon::client
+
+#endif  // TENON_CLIENT_CPP_MEASURE_UPLOAD_H_

@@ -1,0 +1,131 @@
+#include "client/cpp/tool/commands.h"
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "backends/core/error.h"
+#include "backends/core/utf8.h"
+#include "client/cpp/tool/text.h"
+
+namespace tenon::tool {
+namespace {
+
+constexpr std::array<Command, 6> kCommands = {{
+    {ContractSpec, RunContract},
+    {EstimateSpec, RunEstimate},
+    {MeasureCommandSpec, RunMeasure},
+    {MeasuresSpec, RunMeasures},
+    {InfoSpec, RunInfo},
+    {VersionSpec, RunVersion},
+}};
+
+const Command* FindCommand(std::string_view name) {
+  for (const Command& command : kCommands) {
+    if (command.spec().name == name) return &command;
+  }
+  return nullptr;
+}
+
+std::string Overview() {
+  std::vector<std::pair<std::string, std::string>> rows;
+  for (const Command& command : kCommands) {
+    const CommandSpec spec = command.spec();
+    rows.emplace_back(spec.name, spec.summary);
+  }
+  rows.emplace_back("help", "Tells how to use a command: tenon help contract.");
+  return StrCat("tenon: exact tensor-network contraction and projection quality, by a server.\n\n",
+                "Usage: tenon COMMAND [arguments] [options]\n\nCommands:\n", FormatPairs(rows),
+                "\nExamples:\n"
+                "  tenon contract 'ab,bc->ac' a.npy b.npy --output c.npy\n"
+                "  tenon measure --hd hd.npy --spec tnc:k=20 --spec stress pca.npy tsne.npy\n");
+}
+
+int Usage(const Session& session, const std::string& text, const std::string& topic) {
+  *session.err << "tenon: " << text << "\nTry 'tenon help" << (topic.empty() ? "" : " ") << topic
+               << "'.\n";
+  return kExitUsage;
+}
+
+int UnknownCommand(const Session& session, const std::string& name) {
+  std::vector<std::string> names = {"help"};
+  for (const Command& command : kCommands) names.push_back(command.spec().name);
+  const std::string nearest = Nearest(name, names);
+  return Usage(session,
+               StrCat("unknown command '", name, "'",
+                      nearest.empty() ? "" : StrCat("; did you mean '", nearest, "'?")),
+               "");
+}
+
+int Help(std::span<const std::string> topics, const Session& session) {
+  if (topics.empty()) {
+    *session.out << Overview();
+    return kExitOk;
+  }
+  const Command* command = FindCommand(topics[0]);
+  if (command == nullptr) return UnknownCommand(session, topics[0]);
+  *session.out << HelpText(command->spec());
+  return kExitOk;
+}
+
+int RunCommand(const Command& command, std::span<const std::string> arguments,
+               const Session& session) {
+  const CommandSpec spec = command.spec();
+  const absl::StatusOr<Arguments> parsed = ParseArguments(spec, arguments);
+  if (!parsed.ok()) return Usage(session, std::string(parsed.status().message()), spec.name);
+  if (parsed->Has("help")) {
+    *session.out << HelpText(spec);
+    return kExitOk;
+  }
+  const int code = command.run(*parsed, session);
+  session.out->flush();
+  if (!session.out->good()) {
+    *session.err << "tenon: the output can't be written\n";
+    return code == kExitOk ? kExitUsage : code;
+  }
+  return code;
+}
+
+int Dispatch(std::span<const std::string> arguments, const Session& session) {
+  for (const std::string& argument : arguments) {
+    if (ReplaceInvalidUtf8(argument) == argument) continue;
+    return Usage(session, StrCat("the argument '", ReplaceInvalidUtf8(argument), "' is not UTF-8"),
+                 "");
+  }
+  if (arguments.empty()) return Usage(session, "no command is given", "");
+  const std::string& name = arguments[0];
+  if (name == "help" || name == "--help" || name == "-h") {
+    return Help(arguments.subspan(1), session);
+  }
+  if (name == "--version") return RunVersion(Arguments(), session);
+  const Command* command = FindCommand(name);
+  if (command == nullptr) return UnknownCommand(session, name);
+  return RunCommand(*command, arguments.subspan(1), session);
+}
+
+}  // namespace
+
+CommandSpec VersionSpec() {
+  CommandSpec spec;
+  spec.name = "version";
+  spec.summary = "Prints the version of this program; 'tenon info' tells the server's.";
+  return spec;
+}
+
+int RunVersion(const Arguments&, const Session& session) {
+  *session.out << "tenon " TENON_VERSION "\n";
+  return kExitOk;
+}
+
+int RunTool(std::span<const std::string> arguments, const Session& session) {
+  try {
+    return Dispatch(arguments, session);
+  } catch (const std::exception& error) {
+    *session.err << "tenon: " << error.what() << "\n";
+  }
+  return kExitUsage;
+}
+
+}  // namespace tenon::tool

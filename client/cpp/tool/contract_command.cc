@@ -1,0 +1,154 @@
+#include <chrono>
+#include <sstream>
+#include <utility>
+
+#include "backends/core/error.h"
+#include "backends/core/npy.h"
+#include "client/cpp/tool/check.h"
+#include "client/cpp/tool/commands.h"
+#include "client/cpp/tool/contract_report.h"
+#include "client/cpp/tool/network_input.h"
+#include "client/cpp/tool/progress_bar.h"
+#include "client/cpp/tool/text.h"
+
+namespace tenon::tool {
+namespace {
+
+constexpr double kProgressSeconds = 0.25;
+
+std::string ProgressText(const v1::ContractProgress& progress) {
+  std::string text = ShortEnumName(progress.phase());
+  if (progress.phase() == v1::CONTRACT_PHASE_QUEUED) {
+    return StrCat(text, ", ", progress.queue_position(), " before");
+  }
+  if (progress.slices_total() > 1) {
+    text += StrCat(", slice ", progress.slices_done(), " of ", progress.slices_total());
+  }
+  if (progress.has_left_seconds()) {
+    text += StrCat(", ", FormatSeconds(progress.left_seconds()), " left");
+  }
+  return text;
+}
+
+std::optional<double> Fraction(const v1::ContractProgress& progress) {
+  if (progress.phase() != v1::CONTRACT_PHASE_EXECUTING || !(progress.flops_total() > 0)) {
+    return std::nullopt;
+  }
+  return progress.flops_done() / progress.flops_total();
+}
+
+absl::Status PrintJson(const client::ContractOutcome& outcome, double client_seconds,
+                       const Arguments& arguments, std::ostream* out) {
+  const client::ContractResult& result = outcome.results[0];
+  *out << "{";
+  if (!arguments.Has("no-value")) {
+    *out << "\"value\": ";
+    TENON_RETURN_IF_ERROR(WriteTensorJson(result.tensor, out));
+    *out << ", ";
+  }
+  Json report = ReportToJson(outcome.report);
+  report["client_seconds"] = client_seconds;
+  if (result.log10_scale.has_value())
+    *out << "\"log10_scale\": " << Dump(*result.log10_scale) << ", ";
+  *out << "\"report\": " << Dump(report) << "}\n";
+  return absl::OkStatus();
+}
+
+void PrintText(const client::ContractOutcome& outcome, const Arguments& arguments,
+               std::ostream* out) {
+  const client::ContractResult& result = outcome.results[0];
+  if (!arguments.Has("no-value")) {
+    *out << FormatTensor(result.tensor) << "\n";
+    if (result.log10_scale.has_value()) {
+      *out << "times 10 to the power " << FormatNumber(*result.log10_scale, 17) << "\n";
+    }
+  }
+  *out << FormatReport(outcome.report);
+}
+
+// Prints how the result compares; false when it does not pass.
+absl::StatusOr<bool> Check(const std::string& path, const std::string& name, const Tensor& result,
+                           std::ostream* out) {
+  TENON_ASSIGN_OR_RETURN(const CheckOutcome outcome, CheckResult(path, name, result));
+  if (!outcome.reference.empty()) *out << outcome.reference << "  (reference)\n";
+  *out << StrCat(
+      outcome.passed() ? "agrees" : "DISAGREES", " with the reference: ", outcome.compared,
+      " elements compared, relative difference ", FormatNumber(outcome.relative_difference, 3),
+      ", tolerance ", FormatNumber(outcome.tolerance, 3), "\n");
+  return outcome.passed();
+}
+
+absl::StatusOr<client::ContractOutcome> Call(const NetworkInput& input, const Arguments& arguments,
+                                             const Session& session) {
+  TENON_ASSIGN_OR_RETURN(client::Client client, Connect(arguments));
+  TENON_ASSIGN_OR_RETURN(const client::CallOptions options, CallOptionsOf(arguments, session));
+  ProgressBar bar(session.err, session.err_is_terminal);
+  client::ContractCallbacks callbacks;
+  if (bar.enabled()) {
+    callbacks.on_progress = [&bar](const v1::ContractProgress& progress) {
+      bar.Update(Fraction(progress), ProgressText(progress));
+    };
+  }
+  return client.Contract(input.request, options, callbacks);
+}
+
+absl::StatusOr<int> Run(const Arguments& arguments, const Session& session) {
+  TENON_ASSIGN_OR_RETURN(NetworkInput input, LoadNetworkInput(arguments, true));
+  if (session.err_is_terminal) {
+    input.request.execution.set_progress_interval_seconds(kProgressSeconds);
+  }
+  const auto start = std::chrono::steady_clock::now();
+  TENON_ASSIGN_OR_RETURN(const client::ContractOutcome outcome, Call(input, arguments, session));
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  const Tensor& tensor = outcome.results[0].tensor;
+  if (const auto path = arguments.Get("output")) {
+    TENON_RETURN_IF_ERROR(WriteNpyFile(*path, tensor));
+  }
+  const bool json = arguments.Has("json");
+  if (json) {
+    TENON_RETURN_IF_ERROR(PrintJson(outcome, elapsed.count(), arguments, session.out));
+  } else {
+    PrintText(outcome, arguments, session.out);
+  }
+  const auto reference = arguments.Get("check");
+  if (!reference.has_value()) return kExitOk;
+  TENON_ASSIGN_OR_RETURN(const bool passed,
+                         Check(*reference, input.name, tensor, json ? session.err : session.out));
+  return passed ? kExitOk : kExitCheckFailed;
+}
+
+}  // namespace
+
+CommandSpec ContractSpec() {
+  CommandSpec spec;
+  spec.name = "contract";
+  spec.usage = "NETWORK.json | 'ab,bc->ac' A.npy B.npy ...";
+  spec.summary = "Contracts a tensor network and prints the result with a report.";
+  spec.details =
+      "The arrays of a network file are made by the corpus rule from its 'seed' and 'scales', "
+      "unless\n"
+      "--operand gives them; its path and slices are used unless --replan is given.\n"
+      "Exit codes: 0 success, 1 --check failed, 2 usage or input, 3 the server refused,\n"
+      "4 the server can't be reached, 130 interrupted.";
+  spec.options = NetworkOptions();
+  spec.options.push_back({"output", "FILE.npy", "Write the result to a file."});
+  spec.options.push_back(
+      {"json", "",
+       "Print one JSON object: 'value' (row-major nested lists, complex numbers as [re, im], NaN "
+       "and infinity as null) and 'report'."});
+  spec.options.push_back({"no-value", "", "Print the report alone."});
+  spec.options.push_back({"check", "REFERENCE.json",
+                          "Compare with the reference of the network's name in this file; with "
+                          "--json the outcome goes to the standard error."});
+  for (Option& option : ConnectionOptions()) spec.options.push_back(std::move(option));
+  spec.min_positionals = 1;
+  spec.max_positionals = 100000;
+  return spec;
+}
+
+int RunContract(const Arguments& arguments, const Session& session) {
+  const absl::StatusOr<int> code = Run(arguments, session);
+  return code.ok() ? *code : Fail(session, code.status());
+}
+
+}  // namespace tenon::tool

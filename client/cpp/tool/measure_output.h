@@ -1,0 +1,54 @@
+// Printing the answers of a measurement as they come.
+
+#ifndef TENON_CLIENT_CPP_TOOL_MEASURE_OUTPUT_H_
+#define TENON_CLIENT_CPP_TOOL_MEASURE_OUTPUT_H_
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "client/cpp/tool/json.h"
+#include "tenon/measure.h"
+
+namespace tenon::tool {
+
+// Seconds that a projection took: to completion where that is known, else of its parts.
+double SecondsOf(const v1::RunInfo& info);
+
+// {"index", "name", "scores", "specs", "seconds"} or {"index", "name", "error"}. `scores` holds
+// the scores of all specs; of a key that several specs have, the first one's.
+Json ItemToJson(const client::MeasureItem& item);
+
+// A table whose rows are printed one by one. Its columns are those of the first scores; a key that
+// several specs have is followed by the spec's text in brackets.
+class MeasureTable {
+ public:
+  MeasureTable(std::vector<std::string> specs, size_t name_width, std::ostream* out)
+      : specs_(std::move(specs)), name_width_(name_width), out_(out) {}
+  void Print(const client::MeasureItem& item);
+
+ private:
+  struct Column {
+    int spec;
+    std::string key;
+    std::string title;
+  };
+  void PrintHeader(const v1::MeasureScores& scores);
+
+  std::vector<std::string> specs_;
+  size_t name_width_;
+  std::ostream* out_;
+  bool has_header_ = false;
+  std::vector<Column> columns_;
+};
+
+// Writes the local arrays of an item to `folder`/INDEX.SPEC.KEY.npy.
+absl::Status WriteLocal(const client::MeasureItem& item, const std::string& folder);
+
+// Totals, for the end of the table.
+std::string FormatSummary(const v1::MeasureSummary& summary);
+
+}  // namespace tenon::tool
+
+#endif  // TENON_CLIENT_CPP_TOOL_MEASURE_OUTPUT_H_

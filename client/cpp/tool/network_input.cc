@@ -1,0 +1,256 @@
+#include "client/cpp/tool/network_input.h"
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "backends/core/error.h"
+#include "backends/core/network.h"
+#include "backends/core/npy.h"
+#include "client/cpp/tool/values.h"
+
+namespace tenon::tool {
+namespace {
+
+absl::StatusOr<std::optional<DType>> GetDType(const Arguments& arguments) {
+  const std::optional<std::string> name = arguments.Get("dtype");
+  if (!name.has_value()) return std::optional<DType>();
+  const absl::StatusOr<DType> dtype = DTypeFromName(*name);
+  if (!dtype.ok() || !IsContractionDType(*dtype)) {
+    return Error(Reason::kBadParameter,
+                 StrCat("--dtype is '", *name,
+                        "'; expected is float32, float64, complex64 or complex128"))
+        .Field("--dtype");
+  }
+  return std::optional<DType>(*dtype);
+}
+
+// An array of a file, in an element type that can be contracted.
+absl::StatusOr<Tensor> LoadArray(const std::string& path, std::optional<DType> dtype) {
+  TENON_ASSIGN_OR_RETURN(Tensor tensor, ReadNpyFile(path));
+  const DType natural = IsContractionDType(tensor.spec.dtype) ? tensor.spec.dtype : DType::kFloat64;
+  const DType wanted = dtype.value_or(natural);
+  if (tensor.spec.dtype == wanted) return tensor;
+  absl::StatusOr<Tensor> converted = ConvertTensor(tensor, wanted);
+  if (converted.ok()) return converted;
+  return Error(GetErrorDetails(converted.status()).reason,
+               StrCat("'", path, "': ", converted.status().message()))
+      .Field("--dtype");
+}
+
+// The files of --operand by position.
+absl::StatusOr<std::map<int64_t, std::string>> GetOperandFiles(const Arguments& arguments,
+                                                               size_t count) {
+  std::map<int64_t, std::string> files;
+  for (const std::string& text : arguments.All("operand")) {
+    TENON_ASSIGN_OR_RETURN(auto file, ParseNumbered(text, "--operand"));
+    if (static_cast<uint64_t>(file.first) >= count) {
+      return Error(Reason::kBadParameter,
+                   StrCat("--operand names tensor ", file.first, ", but the network has ", count))
+          .Field("--operand");
+    }
+    if (!files.insert(std::move(file)).second) {
+      return Error(Reason::kBadParameter, StrCat("--operand ", text, " is given twice"))
+          .Field("--operand");
+    }
+  }
+  return files;
+}
+
+// Tensor `k` of a network file by the rule of its seed.
+absl::StatusOr<Tensor> MakeArray(const NetworkFile& file, size_t k, TensorSpec spec) {
+  if (!file.seed.has_value()) {
+    return Error(Reason::kMissingField,
+                 StrCat("the file has no 'seed' to make arrays from; give tensor ", k,
+                        " with --operand ", k, "=FILE.npy"))
+        .Field("--operand");
+  }
+  return MakeCorpusTensor(*file.seed, k, file.scales[k], spec);
+}
+
+absl::Status LoadOperands(const NetworkFile& file, const Arguments& arguments, bool with_arrays,
+                          NetworkInput* input) {
+  TENON_ASSIGN_OR_RETURN(const auto dtype, GetDType(arguments));
+  TENON_ASSIGN_OR_RETURN(const auto files, GetOperandFiles(arguments, file.network.inputs.size()));
+  const DType made = dtype.value_or(file.dtype.value_or(DType::kFloat64));
+  // Views are made when the arrays no longer move.
+  std::vector<TensorSpec> specs;
+  for (size_t k = 0; k < file.network.inputs.size(); ++k) {
+    const auto given = files.find(static_cast<int64_t>(k));
+    if (given != files.end()) {
+      TENON_ASSIGN_OR_RETURN(Tensor tensor, LoadArray(given->second, dtype));
+      specs.push_back(tensor.spec);
+      input->arrays.push_back(std::move(tensor));
+      continue;
+    }
+    TENON_ASSIGN_OR_RETURN(std::vector<int64_t> shape, InputShape(file.network, k));
+    specs.push_back({made, std::move(shape)});
+    if (!with_arrays) continue;
+    TENON_ASSIGN_OR_RETURN(Tensor tensor, MakeArray(file, k, specs.back()));
+    input->arrays.push_back(std::move(tensor));
+  }
+  for (size_t k = 0; k < specs.size(); ++k) {
+    input->request.operands.push_back(with_arrays
+                                          ? client::Operand(input->arrays[k])
+                                          : client::Operand(client::TensorView(specs[k], {})));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LoadFile(const std::string& path, const Arguments& arguments, bool with_arrays,
+                      NetworkInput* input) {
+  if (arguments.positionals().size() > 1) {
+    return Error(Reason::kBadParameter,
+                 StrCat("'", arguments.positionals()[1],
+                        "' follows a network file; its arrays are given by --operand"));
+  }
+  if (arguments.Has("shape")) {
+    return Error(Reason::kBadParameter, "--shape is for einsum expressions only").Field("--shape");
+  }
+  TENON_ASSIGN_OR_RETURN(NetworkFile file, ReadNetworkFile(path));
+  input->name = file.name.empty() ? path : file.name;
+  TENON_RETURN_IF_ERROR(LoadOperands(file, arguments, with_arrays, input));
+  if (!arguments.Has("replan") && file.path.has_value()) {
+    input->request.path = std::move(file.path);
+    input->request.sliced = std::move(file.sliced);
+  }
+  input->request.network = std::move(file.network);
+  return absl::OkStatus();
+}
+
+absl::Status LoadEinsum(const Arguments& arguments, bool with_arrays, NetworkInput* input) {
+  const std::vector<std::string>& positionals = arguments.positionals();
+  if (arguments.Has("operand")) {
+    return Error(Reason::kBadParameter,
+                 "--operand is for network files; the arrays of an einsum follow it")
+        .Field("--operand");
+  }
+  TENON_ASSIGN_OR_RETURN(const Network network, ParseEinsum(positionals[0]));
+  TENON_ASSIGN_OR_RETURN(const auto dtype, GetDType(arguments));
+  input->name = positionals[0];
+  input->request.einsum = positionals[0];
+  for (size_t i = 1; i < positionals.size(); ++i) {
+    TENON_ASSIGN_OR_RETURN(Tensor tensor, LoadArray(positionals[i], dtype));
+    input->arrays.push_back(std::move(tensor));
+  }
+  for (const Tensor& tensor : input->arrays) input->request.operands.emplace_back(tensor);
+  if (!with_arrays) {
+    for (const std::string& text : arguments.All("shape")) {
+      TENON_ASSIGN_OR_RETURN(std::vector<int64_t> shape, ParseShape(text, "--shape"));
+      input->request.operands.push_back(
+          client::TensorView({dtype.value_or(DType::kFloat64), std::move(shape)}, {}));
+    }
+  }
+  if (input->request.operands.size() == network.inputs.size()) return absl::OkStatus();
+  return Error(
+      Reason::kBadParameter,
+      StrCat("the einsum '", positionals[0], "' has ", network.inputs.size(), " operand(s), but ",
+             input->request.operands.size(), " given",
+             positionals[0].find("->") == std::string::npos ? "; and no network file has this name"
+                                                            : ""));
+}
+
+// --target-size and its like: options of a search.
+absl::Status SetSearch(const Arguments& arguments, client::ContractRequest* request) {
+  TENON_ASSIGN_OR_RETURN(const auto target,
+                         GetParsed<int64_t>(arguments, "target-size", ParseCount));
+  TENON_ASSIGN_OR_RETURN(const auto seconds,
+                         GetParsed<double>(arguments, "search-seconds", ParsePositive));
+  TENON_ASSIGN_OR_RETURN(const auto trials,
+                         GetParsed<int64_t>(arguments, "search-trials", ParseCount));
+  if (!target.has_value() && !seconds.has_value() && !trials.has_value()) return absl::OkStatus();
+  if (request->path.has_value()) {
+    return Error(Reason::kBadParameter,
+                 "the file has a path, so there is no search to be told anything; add --replan")
+        .Field("--replan");
+  }
+  v1::SearchOptions search;
+  if (target.has_value()) search.set_target_size(*target);
+  if (seconds.has_value()) search.set_max_time_seconds(*seconds);
+  if (trials.has_value()) search.set_max_trials(*trials);
+  request->search = search;
+  return absl::OkStatus();
+}
+
+absl::Status SetSliceGroups(const std::string& text, v1::ContractExecution* execution) {
+  const size_t colon = text.find(':');
+  const auto first = ParseShape(text.substr(0, colon), "--slice-groups");
+  const auto last =
+      ParseShape(colon == std::string::npos ? "" : text.substr(colon + 1), "--slice-groups");
+  if (!first.ok() || !last.ok() || first->size() != 1 || last->size() != 1) {
+    return Error(Reason::kBadParameter,
+                 StrCat("--slice-groups is '", text, "'; expected is FIRST:LAST, such as 0:4"))
+        .Field("--slice-groups");
+  }
+  execution->mutable_slice_groups()->set_first((*first)[0]);
+  execution->mutable_slice_groups()->set_last((*last)[0]);
+  return absl::OkStatus();
+}
+
+absl::Status SetExecution(const Arguments& arguments, v1::ContractExecution* execution) {
+  TENON_ASSIGN_OR_RETURN(const auto providers,
+                         GetParsed<std::vector<std::string>>(arguments, "providers", ParseNames));
+  if (providers.has_value()) {
+    execution->mutable_providers()->Add(providers->begin(), providers->end());
+  }
+  TENON_ASSIGN_OR_RETURN(const auto threads,
+                         GetParsed<int32_t>(arguments, "threads", ParseSmallCount));
+  if (threads.has_value()) execution->set_threads(*threads);
+  TENON_ASSIGN_OR_RETURN(const auto budget,
+                         GetParsed<int64_t>(arguments, "memory-budget", ParseSize));
+  if (budget.has_value()) execution->set_memory_budget_bytes(*budget);
+  execution->set_deterministic(arguments.Has("deterministic"));
+  execution->set_normalize(arguments.Has("normalize"));
+  execution->set_required_fingerprint(arguments.Get("fingerprint").value_or(""));
+  if (const auto groups = arguments.Get("slice-groups")) {
+    TENON_RETURN_IF_ERROR(SetSliceGroups(*groups, execution));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::vector<Option> NetworkOptions() {
+  return {
+      {"operand", "I=FILE.npy", "Array of tensor I of a network file, counted from 0.", true},
+      {"replan", "", "Leave the path and slices of the file alone and let the server plan."},
+      {"dtype", "TYPE",
+       "float32, float64, complex64 or complex128 for all operands (default: the "
+       "file's; of .npy files their own, integers as float64)."},
+      {"providers", "NAMES",
+       "Providers that may take part, with commas between, the preferred one "
+       "first (default: cpu)."},
+      {"threads", "N", "Threads on the CPU; never changes the result."},
+      {"memory-budget", "SIZE", "Largest planned peak, such as 4GiB."},
+      {"target-size", "N",
+       "Largest number of elements of an intermediate, such as 2^24; the server "
+       "slices to meet it."},
+      {"search-seconds", "S", "Time to search for a path."},
+      {"search-trials", "N", "Trials to search for a path; the plan then depends on nothing else."},
+      {"slice-groups", "A:B", "Only the partial sum of the slice groups from A to before B."},
+      {"deterministic", "", "Pin which provider does which slices."},
+      {"normalize", "", "Rescale intermediates; the result then has a power of ten beside it."},
+      {"fingerprint", "TEXT", "Refuse to run any other program than this one."},
+  };
+}
+
+bool IsNetworkFile(const std::string& argument) {
+  std::error_code error;
+  return argument.ends_with(".json") || std::filesystem::is_regular_file(argument, error);
+}
+
+absl::StatusOr<NetworkInput> LoadNetworkInput(const Arguments& arguments, bool with_arrays) {
+  NetworkInput input;
+  const std::string& expression = arguments.positionals()[0];
+  if (IsNetworkFile(expression)) {
+    TENON_RETURN_IF_ERROR(LoadFile(expression, arguments, with_arrays, &input));
+  } else {
+    TENON_RETURN_IF_ERROR(LoadEinsum(arguments, with_arrays, &input));
+  }
+  TENON_RETURN_IF_ERROR(SetSearch(arguments, &input.request));
+  TENON_RETURN_IF_ERROR(SetExecution(arguments, &input.request.execution));
+  return input;
+}
+
+}  // namespace tenon::tool

@@ -1,0 +1,36 @@
+// What `contract` and `estimate` have in common: the expression, its operands, and the options that
+// say how to run.
+
+#ifndef TENON_CLIENT_CPP_TOOL_NETWORK_INPUT_H_
+#define TENON_CLIENT_CPP_TOOL_NETWORK_INPUT_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/cpp/tool/arguments.h"
+#include "tenon/contract.h"
+
+namespace tenon::tool {
+
+// A request and the arrays that its views show.
+struct NetworkInput {
+  std::string name;  // of the network; the expression itself for an einsum
+  client::ContractRequest request;
+  std::vector<Tensor> arrays;
+};
+
+// Options of LoadNetworkInput.
+std::vector<Option> NetworkOptions();
+
+// Reads the first positional argument, a network file or an einsum, and the operands. Without
+// `with_arrays` only their types and shapes are found out, where nothing better is known from
+// --shape.
+absl::StatusOr<NetworkInput> LoadNetworkInput(const Arguments& arguments, bool with_arrays);
+
+// Whether `argument` names a network file and not an einsum.
+bool IsNetworkFile(const std::string& argument);
+
+}  // namespace tenon::tool
+
+#endif  // TENON_CLIENT_CPP_TOOL_NETWORK_INPUT_H_

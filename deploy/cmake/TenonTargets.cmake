@@ -1,0 +1,52 @@
+# tenon_library(<room> SOURCES ... ROOMS ... [PUBLIC ...] [PRIVATE ...] [MAY_INCLUDE ...])
+#
+# One static library per room (folder), named tenon_<room>. ROOMS are the other rooms it uses, by
+# target; PUBLIC and PRIVATE are libraries of the system. Two checks keep dependencies one way:
+#   - the table below says which rooms a room may use at all; asking for another one is an error;
+#   - deploy/cmake/check_includes.py (a test) compares every #include with the same table.
+set(TENON_ROOM_DEPENDENCIES
+    "core:plugin_abi"
+    "plugin_abi:"
+    "plugin:core,plugin_abi"
+    "contraction:core,plugin_abi"
+    "measurement:core,plugin_abi,plugin"
+    "schedule:core,plugin_abi,plugin,contraction"
+    "cpu:core,plugin_abi,plugin,contraction,measurement"
+    "cuda:core,plugin_abi,contraction,measurement"
+    "proto:"
+    "server:core,plugin_abi,plugin,contraction,measurement,schedule,cpu,proto"
+    "client:core,proto")
+
+add_library(tenon_options INTERFACE)
+# -Wrestrict of GCC 12 is wrong about std::string at -O3.
+target_compile_options(tenon_options INTERFACE -Wall -Wextra -Werror -Wno-restrict)
+target_include_directories(tenon_options INTERFACE ${PROJECT_SOURCE_DIR})
+if(TENON_SANITIZE STREQUAL "address")
+  target_compile_options(tenon_options INTERFACE -g -O1 -fno-omit-frame-pointer
+                         -fsanitize=address,undefined -fno-sanitize-recover=undefined)
+  target_link_options(tenon_options INTERFACE -fsanitize=address,undefined)
+elseif(TENON_SANITIZE STREQUAL "thread")
+  target_compile_options(tenon_options INTERFACE -g -O1 -fno-omit-frame-pointer -fsanitize=thread)
+  target_link_options(tenon_options INTERFACE -fsanitize=thread)
+elseif(TENON_SANITIZE)
+  message(FATAL_ERROR "TENON_SANITIZE must be address, thread or empty, not '${TENON_SANITIZE}'")
+endif()
+
+function(tenon_library room)
+  cmake_parse_arguments(ARG "" "" "SOURCES;ROOMS;PUBLIC;PRIVATE" ${ARGN})
+  set(allowed "")
+  foreach(entry IN LISTS TENON_ROOM_DEPENDENCIES)
+    if(entry MATCHES "^${room}:(.*)$")
+      string(REPLACE "," ";" allowed "${CMAKE_MATCH_1}")
+    endif()
+  endforeach()
+  foreach(other IN LISTS ARG_ROOMS)
+    if(NOT other IN_LIST allowed)
+      message(FATAL_ERROR "room '${room}' may not depend on '${other}'")
+    endif()
+  endforeach()
+  list(TRANSFORM ARG_ROOMS PREPEND tenon_)
+  add_library(tenon_${room} STATIC ${ARG_SOURCES})
+  target_link_libraries(tenon_${room} PUBLIC tenon_options ${ARG_ROOMS} ${ARG_PUBLIC}
+                        PRIVATE ${ARG_PRIVATE})
+endfunction()

@@ -1,0 +1,41 @@
+#include "server/admission.h"
+
+#include "backends/core/error.h"
+
+namespace tenon::server {
+
+void Reservation::Release() {
+  if (budget_ == nullptr) return;
+  std::lock_guard lock(budget_->mutex_);
+  budget_->reserved_ -= bytes_;
+  budget_ = nullptr;
+  bytes_ = 0;
+}
+
+absl::StatusOr<Reservation> MemoryBudget::Reserve(int64_t bytes) {
+  if (bytes > limit_bytes_) {
+    return Error(Reason::kExceedsServerLimit,
+                 StrCat("the request plans ", bytes, " bytes; this server has ", limit_bytes_))
+        .Meta("planned_peak_bytes", bytes)
+        .Meta("limit_bytes", limit_bytes_);
+  }
+  std::lock_guard lock(mutex_);
+  if (reserved_ + bytes > limit_bytes_) {
+    return Error(Reason::kOverloaded,
+                 StrCat("the request plans ", bytes, " bytes; ", limit_bytes_ - reserved_, " of ",
+                        limit_bytes_, " are free now"))
+        .Meta("planned_peak_bytes", bytes)
+        .Meta("free_bytes", limit_bytes_ - reserved_)
+        .Meta("limit_bytes", limit_bytes_)
+        .Meta("retry_delay_seconds", 1);
+  }
+  reserved_ += bytes;
+  return Reservation(this, bytes);
+}
+
+int64_t MemoryBudget::reserved_bytes() const {
+  std::lock_guard lock(mutex_);
+  return reserved_;
+}
+
+}  // namespace tenon::server

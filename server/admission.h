@@ -1,0 +1,62 @@
+// Admission by memory: the planned bytes of all admitted work stay under one budget.
+
+#ifndef TENON_SERVER_ADMISSION_H_
+#define TENON_SERVER_ADMISSION_H_
+
+#include <cstdint>
+#include <mutex>
+#include <utility>
+
+#include "absl/status/statusor.h"
+
+namespace tenon::server {
+
+class MemoryBudget;
+
+// Bytes held for one request; given back when destroyed. Movable.
+class Reservation {
+ public:
+  Reservation() = default;
+  ~Reservation() { Release(); }
+  Reservation(Reservation&& other) noexcept
+      : budget_(std::exchange(other.budget_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Reservation& operator=(Reservation&& other) noexcept {
+    if (this != &other) {
+      Release();
+      budget_ = std::exchange(other.budget_, nullptr);
+      bytes_ = std::exchange(other.bytes_, 0);
+    }
+    return *this;
+  }
+  int64_t bytes() const { return bytes_; }
+  void Release();
+
+ private:
+  friend class MemoryBudget;
+  Reservation(MemoryBudget* budget, int64_t bytes) : budget_(budget), bytes_(bytes) {}
+  MemoryBudget* budget_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+// Thread-safe. Outlives its reservations.
+class MemoryBudget {
+ public:
+  explicit MemoryBudget(int64_t limit_bytes) : limit_bytes_(limit_bytes) {}
+
+  // EXCEEDS_SERVER_LIMIT when `bytes` can never fit, OVERLOADED with a retry delay when they do not
+  // fit now.
+  absl::StatusOr<Reservation> Reserve(int64_t bytes);
+
+  int64_t limit_bytes() const { return limit_bytes_; }
+  int64_t reserved_bytes() const;
+
+ private:
+  friend class Reservation;
+  const int64_t limit_bytes_;
+  mutable std::mutex mutex_;
+  int64_t reserved_ = 0;
+};
+
+}  // namespace tenon::server
+
+#endif  // TENON_SERVER_ADMISSION_H_

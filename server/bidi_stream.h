@@ -1,0 +1,315 @@
+// The life of one bidirectional stream: what contraction and measurement streams share.
+
+#ifndef TENON_SERVER_BIDI_STREAM_H_
+#define TENON_SERVER_BIDI_STREAM_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "backends/core/cancel.h"
+#include "backends/core/error.h"
+#include "server/status.h"
+#include "server/write_watchdog.h"
+
+namespace tenon::server {
+
+// The call's deadline by the steady clock; absent when the caller set none.
+inline std::optional<CancelToken::TimePoint> CallDeadline(const grpc::ServerContextBase& context) {
+  const auto deadline = context.deadline();
+  if (deadline == std::chrono::system_clock::time_point::max()) return std::nullopt;
+  return std::chrono::steady_clock::now() +
+         std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+             deadline - std::chrono::system_clock::now());
+}
+
+// A reactor that keeps to the rules of the callback API so that its children need not think of
+// them: one read and one write at a time, exactly one Finish, deletion only after OnDone, no lock
+// held while calling gRPC or a child.
+//
+// Threads. OnFrame, OnHalfClose run one after the other on gRPC's threads and must not block: they
+// validate, copy a chunk, hand work to an executor. Send, ReadNext, Finish, Fail may be called from
+// any thread and at any time; after the end they do nothing. OnDrained and producers run on
+// whatever thread completed the write, one at a time; OnDrained may come without a Send before it.
+// A frame is valid until OnFrame returns or ReadNext is called, whichever comes first.
+//
+// Ownership. The stream owns itself until OnDone; work that outlives it holds shared_from_this().
+// Producers are dropped before OnDone, so they may hold it too.
+//
+// Back-pressure. Nothing is read until ReadNext() is called; the next outbound frame is produced
+// when the one before has been written. A client that does not read for the write-stall limit is
+// cut by the WriteWatchdog.
+template <typename Request, typename Response>
+class BidiStream : public grpc::ServerBidiReactor<Request, Response>,
+                   public WatchedStream,
+                   public std::enable_shared_from_this<BidiStream<Request, Response>> {
+ public:
+  // Fills the next frame and returns true, or returns false when it has no more.
+  using Producer = std::function<bool(Response*)>;
+
+  BidiStream(grpc::CallbackServerContext* context, WriteWatchdog* watchdog)
+      : context_(context), watchdog_(watchdog), cancel_(CallDeadline(*context)) {}
+
+  // Takes ownership of itself, is watched from now on, and reads the first frame. Called once,
+  // right after creation by make_shared.
+  void Begin() {
+    self_ = this->shared_from_this();
+    watchdog_->Add(this);
+    ReadNext();
+  }
+
+  const CancelToken* cancel() const { return &cancel_; }
+
+ protected:
+  // Both are called from gRPC's threads with no lock held and must not throw (running out of memory
+  // excepted, which fails the stream).
+  virtual void OnFrame(const Request& frame) = 0;
+  // The client has sent everything. Not called when the stream broke.
+  virtual void OnHalfClose() = 0;
+  // Everything queued by Send has been written.
+  virtual void OnDrained() {}
+  // The call is over, whatever the outcome; nothing is called afterwards.
+  virtual void OnEnd() {}
+
+  // The frame that OnFrame has just got, to move out of.
+  Request& received() { return request_; }
+
+  void ReadNext() {
+    {
+      std::lock_guard lock(mutex_);
+      if (over_ || reading_) return;
+      reading_ = true;
+      ++starting_reads_;
+    }
+    this->StartRead(&request_);
+    {
+      // Until here nobody may finish the call: it could be gone before StartRead has returned.
+      std::lock_guard lock(mutex_);
+      if (--starting_reads_ > 0 || !ending_.has_value()) return;
+    }
+    WriteNext();
+  }
+
+  void Send(Producer producer) {
+    {
+      std::lock_guard lock(mutex_);
+      if (over_ || last_ != nullptr || last_ready_) return;
+      outbound_.push_back(std::move(producer));
+    }
+    WriteNext();
+  }
+  void SendFrame(Response frame) {
+    Send([frame = std::make_shared<Response>(std::move(frame)),
+          sent = false](Response* out) mutable {
+      if (std::exchange(sent, true)) return false;
+      *out = std::move(*frame);
+      return true;
+    });
+  }
+
+  // Ends the call with OK once everything queued has been written.
+  void Finish() {
+    {
+      std::lock_guard lock(mutex_);
+      if (over_ || ending_.has_value()) return;
+      ending_ = absl::OkStatus();
+    }
+    WriteNext();
+  }
+
+  // The same with one more frame, produced when everything queued has been written. It travels
+  // together with the status, which saves a write.
+  void FinishWith(Producer last) {
+    {
+      std::lock_guard lock(mutex_);
+      if (over_ || ending_.has_value()) return;
+      ending_ = absl::OkStatus();
+      last_ = std::move(last);
+    }
+    WriteNext();
+  }
+
+  // Ends the call with an error, at once: queued frames are dropped.
+  void Fail(const absl::Status& status) {
+    cancel_.Cancel(GetErrorDetails(status).reason);
+    EndWith(status);
+  }
+
+  // Runs a child's code; running out of memory in it fails the stream and not the process. What
+  // gRPC calls runs in it already; tasks of an executor should.
+  template <typename Call>
+  void Guarded(const Call& call) {
+    try {
+      call();
+    } catch (const std::bad_alloc&) {
+      Fail(
+          Error(Reason::kOverloaded, "the server is out of memory").Meta("retry_delay_seconds", 1));
+    }
+  }
+
+  bool over() const {
+    std::lock_guard lock(mutex_);
+    return over_;
+  }
+  // How the call ended; for OnEnd.
+  absl::Status outcome() const {
+    std::lock_guard lock(mutex_);
+    return ending_.value_or(absl::OkStatus());
+  }
+  grpc::CallbackServerContext* context() { return context_; }
+
+ private:
+  // Drops what is queued and finishes with `status`, unless an error came before.
+  void EndWith(const absl::Status& status) {
+    std::deque<Producer> dropped;  // destroyed without the lock: they may own much
+    {
+      std::lock_guard lock(mutex_);
+      if (over_) return;
+      dropped.swap(outbound_);
+      if (last_ != nullptr) dropped.push_back(std::exchange(last_, nullptr));
+      if (!ending_.has_value() || ending_->ok()) ending_ = status;
+    }
+    WriteNext();
+  }
+
+  // Writes the next frame, or finishes when there is none and the end is due.
+  void WriteNext() {
+    std::unique_lock lock(mutex_);
+    if (writing_ || over_) return;
+    writing_ = true;  // also keeps other threads out while a producer runs unlocked
+    while (!outbound_.empty()) {
+      Producer producer = std::move(outbound_.front());
+      outbound_.pop_front();
+      lock.unlock();
+      response_.Clear();
+      bool produced = false;
+      Guarded([&] { produced = producer(&response_); });
+      if (!produced) producer = nullptr;
+      lock.lock();
+      if (!produced) continue;
+      if (ending_.has_value() && !ending_->ok()) {
+        lock.unlock();
+        producer = nullptr;
+        lock.lock();
+        continue;
+      }
+      outbound_.push_front(std::move(producer));
+      write_started_ = std::chrono::steady_clock::now();
+      lock.unlock();
+      this->StartWrite(&response_);
+      return;
+    }
+    if (last_ != nullptr) {
+      Producer last = std::exchange(last_, nullptr);
+      lock.unlock();
+      response_.Clear();
+      bool produced = false;
+      Guarded([&] { produced = last(&response_); });
+      last = nullptr;
+      lock.lock();
+      last_ready_ = produced;
+    }
+    writing_ = false;
+    if (!ending_.has_value()) {
+      lock.unlock();
+      Guarded([&] { OnDrained(); });
+      return;
+    }
+    if (starting_reads_ > 0) return;  // ReadNext comes back here
+    over_ = true;
+    const bool with_last = last_ready_ && ending_->ok();
+    if (with_last) write_started_ = std::chrono::steady_clock::now();
+    const grpc::Status status = ToGrpcStatus(*ending_);
+    lock.unlock();
+    if (with_last) {
+      this->StartWriteAndFinish(&response_, grpc::WriteOptions(), status);
+    } else {
+      grpc::ServerBidiReactor<Request, Response>::Finish(status);
+    }
+  }
+
+  void OnReadDone(bool ok) final {
+    {
+      std::lock_guard lock(mutex_);
+      reading_ = false;
+      if (over_) return;
+    }
+    if (ok) {
+      Guarded([&] { OnFrame(request_); });
+    } else if (!context_->IsCancelled()) {
+      Guarded([&] { OnHalfClose(); });
+    }
+  }
+
+  void OnWriteDone(bool ok) final {
+    std::deque<Producer> dropped;
+    {
+      std::lock_guard lock(mutex_);
+      writing_ = false;
+      write_started_.reset();
+      if (!ok) dropped.swap(outbound_);  // the stream broke; OnCancel ends it
+    }
+    dropped.clear();
+    WriteNext();
+  }
+
+  void OnCancel() final {
+    // Expiry of the deadline arrives here too, perhaps a little before the token sees it. The token
+    // is told in either case: what polls its flag alone knows no deadline.
+    constexpr std::chrono::milliseconds kClockSlack(50);
+    const auto deadline = cancel_.deadline();
+    const bool expired =
+        deadline.has_value() && std::chrono::steady_clock::now() + kClockSlack >= *deadline;
+    cancel_.Cancel(expired ? Reason::kDeadline : Reason::kClientCancelled);
+    EndWith(cancel_.Check());
+  }
+
+  void OnDone() final {
+    watchdog_->Remove(this);
+    {
+      std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    cancel_.Cancel(Reason::kClientCancelled);  // whatever still works on it may stop
+    OnEnd();
+    self_.reset();
+  }
+
+  bool WriteStalledSince(std::chrono::steady_clock::time_point limit) override {
+    std::lock_guard lock(mutex_);
+    return write_started_.has_value() && *write_started_ < limit;
+  }
+  void Cut() override {
+    cancel_.Cancel(Reason::kSlowReader);
+    context_->TryCancel();
+  }
+
+  grpc::CallbackServerContext* const context_;
+  WriteWatchdog* const watchdog_;
+  CancelToken cancel_;
+  Request request_;
+  Response response_;
+
+  mutable std::mutex mutex_;
+  std::deque<Producer> outbound_;
+  Producer last_;            // the frame that goes with the status, until it is produced
+  bool last_ready_ = false;  // it is in response_
+  bool reading_ = false, writing_ = false;
+  int starting_reads_ = 0;              // calls of StartRead that have not returned
+  bool over_ = false;                   // Finish has been called
+  std::optional<absl::Status> ending_;  // how to finish, once known
+  std::optional<std::chrono::steady_clock::time_point> write_started_;
+  std::shared_ptr<BidiStream> self_;
+};
+
+}  // namespace tenon::server
+
+#endif  // TENON_SERVER_BIDI_STREAM_H_

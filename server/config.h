@@ -1,0 +1,77 @@
+// The configuration of tenond: one schema for the command line and the configuration file.
+//
+// Every setting is a flag (config.cc lists them, each with its description). A configuration file
+// is a JSON object whose keys are the names of flags; the command line wins over it.
+
+#ifndef TENON_SERVER_CONFIG_H_
+#define TENON_SERVER_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/address.h"
+
+namespace tenon::server {
+
+// Checked values; what 0 or a percentage stood for is worked out.
+struct Config {
+  std::vector<Address> listen;
+  std::string metrics;  // empty: no HTTP endpoint
+  std::vector<std::string> providers;
+
+  int64_t memory_budget_bytes = 0;
+  int threads = 0;  // of one request at most
+  int concurrent_requests = 0;
+  int max_queued_requests = 0;
+  int max_concurrent_streams = 0;  // per connection
+  absl::Duration write_stall_timeout;
+
+  absl::Duration drain_delay, grace_period, kill_limit;
+  absl::Duration keepalive_time, keepalive_timeout, keepalive_min_client_interval;
+  absl::Duration max_connection_age, max_connection_age_grace;  // 0: off, unlimited
+
+  absl::Duration dataset_ttl;
+  std::string data_root;    // canonical; empty: off
+  std::string scratch_dir;  // canonical; empty: off
+
+  std::string log_level;  // trace, debug, info, warning, error
+  bool log_json = false;
+  bool reflection = true;
+};
+
+// What the command line asks for beside the settings.
+struct CommandLine {
+  bool help = false;
+  bool version = false;
+  bool check_config = false;
+  bool print_config = false;
+};
+
+// Puts the arguments (without the program's name), and below them the file that --config names,
+// into the flags. BAD_PARAMETER names the flag, or the key and the file. Not thread-safe.
+absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments);
+
+// Puts the object in `json` into the flags; `file` is for messages. Not thread-safe.
+absl::Status ApplyConfigText(std::string_view json, const std::string& file);
+
+// Reads the flags and checks all of them. BAD_PARAMETER with the flag's name as the field.
+absl::StatusOr<Config> ConfigFromFlags();
+
+// The flags with their effective values as a JSON object that --config reads.
+// On one line when `indent` is negative.
+std::string ConfigJson(const Config& config, int indent = 2);
+
+// The list of all settings with descriptions and defaults.
+std::string HelpText();
+
+// "4GiB", "512MiB", "1000000", "80%" of `whole`; GB and the like are powers of ten.
+absl::StatusOr<int64_t> ParseBytes(std::string_view text, int64_t whole);
+
+}  // namespace tenon::server
+
+#endif  // TENON_SERVER_CONFIG_H_

@@ -1,0 +1,138 @@
+#include "server/contraction_estimate.h"
+
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "backends/core/error.h"
+#include "server/bidi_stream.h"
+#include "server/contraction_codec.h"
+#include "server/contraction_report.h"
+#include "server/measurement_codec.h"
+#include "server/status.h"
+#include "server/unary.h"
+
+namespace tenon::server {
+namespace {
+
+using schedule::ContractionJob;
+
+constexpr char kMethodName[] = "tenon.v1.ContractionService/Estimate";
+
+// Errors that speak of the request itself, whoever would run it.
+bool IsFaulty(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kInvalidArgument ||
+         status.code() == absl::StatusCode::kCancelled ||
+         status.code() == absl::StatusCode::kDeadlineExceeded;
+}
+
+class EstimateCall final : public grpc::ServerUnaryReactor {
+ public:
+  EstimateCall(grpc::CallbackServerContext* context, ServerState* state,
+               const v1::EstimateRequest* request, v1::EstimateResponse* response)
+      : state_(state),
+        request_(request),
+        response_(response),
+        cancel_(CallDeadline(*context)),
+        record_(&state->metrics, Method::kEstimate, kMethodName) {
+    // The call is alive until it is finished, so that the task may hold a plain pointer.
+    const absl::Status submitted = state_->executor.Submit([this] { Run(); });
+    if (!submitted.ok()) End(submitted);
+  }
+
+ private:
+  void Run() {
+    absl::Status status;
+    try {
+      status = Answer();
+    } catch (const std::bad_alloc&) {
+      status = Error(Reason::kOverloaded, "there is no memory for the answer")
+                   .Meta("retry_delay_seconds", 1);
+    }
+    End(status);
+  }
+
+  void End(const absl::Status& status) {
+    record_.End(status);
+    Finish(ToGrpcStatus(status));
+  }
+
+  absl::Status Answer() {
+    TENON_RETURN_IF_ERROR(state_->lifecycle.CheckAdmitting());
+    TENON_RETURN_IF_ERROR(cancel_.Check());
+    v1::ContractHeader header = request_->header();
+    TENON_ASSIGN_OR_RETURN(ContractCall call, DecodeHeader(&header, *state_, HeaderUse::kEstimate));
+    response_->set_request_id(call.request_id);
+    auto job = PrepareCall(call, &cancel_);
+    if (!job.ok()) {
+      if (IsFaulty(job.status())) return job.status();
+      *response_->mutable_refusal() = ToErrorDetail(job.status());
+      ContractCall unlimited = call;
+      unlimited.memory_budget_bytes = INT64_MAX;
+      unlimited.required_fingerprint.clear();
+      job = PrepareCall(unlimited, &cancel_);
+    }
+    if (job.ok()) Describe(call, **job);
+    return DescribeProviders(call);
+  }
+
+  void Describe(const ContractCall& call, const ContractionJob& job) {
+    const int64_t staging = StagingBytes(call, job);
+    WritePlanSummary(call, job, response_->mutable_plan());
+    WriteMemoryPlan(job, staging, response_->mutable_memory());
+    response_->set_planned_peak_bytes(response_->memory().total_bytes());
+    if (const auto seconds = job.predicted_seconds()) response_->set_estimated_seconds(*seconds);
+    WriteTensorSpec(ResultSpec(call, job), response_->mutable_result_spec());
+    response_->set_queue_position(static_cast<int32_t>(state_->executor.queued()));
+    if (call.detail != v1::REPORT_DETAIL_BRIEF) {
+      WriteKernels(job.Report().providers.front(), response_->mutable_kernels());
+    }
+    if (response_->has_refusal()) return;
+    const auto reserved = state_->budget.Reserve(response_->planned_peak_bytes());
+    if (!reserved.ok()) *response_->mutable_refusal() = ToErrorDetail(reserved.status());
+  }
+
+  // What it would cost on each provider of the server alone.
+  absl::Status DescribeProviders(ContractCall call) {
+    call.required_fingerprint.clear();
+    for (const ProviderRegistry::Entry& entry : state_->providers.entries()) {
+      TENON_RETURN_IF_ERROR(cancel_.Check());
+      v1::ProviderEstimate* estimate = response_->add_providers();
+      estimate->set_provider(entry.name);
+      if (entry.provider == nullptr) {
+        *estimate->mutable_refusal() = ToErrorDetail(entry.absence);
+        continue;
+      }
+      call.providers = {entry.provider};
+      const auto job = PrepareCall(call, &cancel_);
+      if (!job.ok()) {
+        *estimate->mutable_refusal() = ToErrorDetail(job.status());
+        continue;
+      }
+      if (const auto seconds = (*job)->predicted_seconds()) {
+        estimate->set_estimated_seconds(*seconds);
+      }
+      estimate->set_planned_peak_bytes((*job)->plan().Total() + StagingBytes(call, **job));
+    }
+    return absl::OkStatus();
+  }
+
+  void OnCancel() override { cancel_.Cancel(); }
+  void OnDone() override { delete this; }
+
+  ServerState* const state_;
+  const v1::EstimateRequest* const request_;
+  v1::EstimateResponse* const response_;
+  CancelToken cancel_;
+  CallRecord record_;
+};
+
+}  // namespace
+
+grpc::ServerUnaryReactor* StartEstimate(grpc::CallbackServerContext* context, ServerState* state,
+                                        const v1::EstimateRequest* request,
+                                        v1::EstimateResponse* response) {
+  return new EstimateCall(context, state, request, response);
+}
+
+}  // namespace tenon::server

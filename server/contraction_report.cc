@@ -1,0 +1,254 @@
+#include "server/contraction_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "backends/contraction/path.h"
+#include "server/measurement_codec.h"
+#include "server/version.h"
+
+namespace tenon::server {
+namespace {
+
+using contraction::PathCost;
+using schedule::ContractionJob;
+
+// Weights of the default objective.
+constexpr double kFlopsWeight = 1, kReadWriteWeight = 64;
+
+void WriteCost(const PathCost& cost, double share, v1::PlanCost* out) {
+  out->set_log10_flops(std::log10(cost.flops * share));
+  out->set_log2_largest_intermediate(std::log2(cost.max_size));
+  out->set_log2_largest_step(std::log2(cost.max_step));
+  out->set_log2_writes(std::log2(cost.write * share));
+  out->set_log2_read_write(std::log2(cost.read_write * share));
+  out->set_log2_peak(std::log2(cost.peak_size));
+  out->set_log2_score(
+      std::log2((kFlopsWeight * cost.flops + kReadWriteWeight * cost.read_write) * share));
+}
+
+void WritePath(const ContractionJob& job, v1::PlanSummary* out) {
+  out->mutable_path()->set_format(v1::PATH_FORMAT_SSA);
+  for (const auto& [left, right] : job.path().pairs) {
+    v1::PathStep* step = out->mutable_path()->add_steps();
+    step->add_operands(left);
+    step->add_operands(right);
+  }
+  for (const int index : job.sliced()) out->add_sliced_indices(job.expression().names[index]);
+}
+
+void WriteProvenance(const ContractCall& call, const ContractionJob& job, v1::PlanProvenance* out) {
+  out->set_source(call.plan_source);
+  out->set_planner_version(Build().version);
+  if (!job.sliced().empty() && call.plan_source == v1::PLAN_SOURCE_SEARCH) {
+    out->set_slicing_mode(v1::SLICING_MODE_FIXED_TREE);
+  }
+  if (call.plan_source != v1::PLAN_SOURCE_SEARCH) return;
+  out->set_objective(v1::SEARCH_OBJECTIVE_WEIGHTED);
+  out->set_flops_weight(kFlopsWeight);
+  out->set_read_write_weight(kReadWriteWeight);
+  if (!call.request.path.has_value()) out->add_methods(v1::SEARCH_METHOD_GREEDY);
+  out->set_trials(1);
+  out->set_stopped_by(v1::SEARCH_STOP_EXHAUSTED);
+  out->set_search_seconds(job.Report().planning_seconds);
+}
+
+int64_t SliceCount(double slices) {
+  constexpr double kLargest = 9.2e18;
+  return slices < kLargest ? static_cast<int64_t>(slices) : std::numeric_limits<int64_t>::max();
+}
+
+// What hoisting saves of the flops that slices would run without it.
+double HoistedSaving(const ContractionJob& job) {
+  const double slices = static_cast<double>(job.program().descriptor().slices_per_block) *
+                        static_cast<double>(job.program().descriptor().n_blocks);
+  return job.program().hoisted_flops() * std::max(slices - 1, 0.0);
+}
+
+void WriteTiming(const schedule::ContractionReport& work, const CallFigures& figures,
+                 v1::Timing* out) {
+  out->set_queue_seconds(figures.queue_seconds);
+  out->set_input_receive_seconds(figures.input_receive_seconds);
+  out->set_input_prepare_seconds(figures.input_prepare_seconds);
+  out->set_setup_seconds(work.setup_seconds);
+  out->set_dispatch_seconds(work.dispatch_seconds);
+  if (work.execution_seconds >= 0) out->set_execution_seconds(work.execution_seconds);
+  out->set_total_host_seconds(figures.input_prepare_seconds + work.setup_seconds +
+                              work.dispatch_seconds);
+  out->set_request_seconds(figures.request_seconds);
+  out->set_timing_scope(static_cast<v1::TimingScope>(work.timing_scope));
+  out->set_result_send_seconds(figures.result_send_seconds);
+  if (work.planning_seconds > 0) out->set_planning_seconds(work.planning_seconds);
+  out->set_compile_seconds(work.compile_seconds);
+  out->set_received_bytes(figures.received_bytes);
+  out->set_sent_bytes(figures.sent_bytes);
+  for (const auto& provider : work.providers) {
+    const tenon_run_statistics& run = provider.statistics;
+    out->set_to_device_seconds(out->to_device_seconds() + run.transfer_in_seconds);
+    out->set_from_device_seconds(out->from_device_seconds() + run.transfer_out_seconds);
+    out->set_to_device_bytes(out->to_device_bytes() + run.transfer_in_bytes);
+    out->set_from_device_bytes(out->from_device_bytes() + run.transfer_out_bytes);
+  }
+}
+
+void WriteProvider(const schedule::ContractionReport::PerProvider& provider, DType dtype,
+                   v1::ReportDetail detail, v1::ProviderReport* out) {
+  const tenon_run_statistics& run = provider.statistics;
+  out->set_provider(provider.name);
+  out->set_slices(run.slices);
+  out->set_groups(provider.groups);
+  out->set_flops(MultiplyAdds(run.flops, dtype));
+  out->set_real_flops(run.flops);
+  out->set_workers(provider.workers);
+  v1::Timing* timing = out->mutable_timing();
+  timing->set_timing_scope(static_cast<v1::TimingScope>(run.timing_scope));
+  timing->set_dispatch_seconds(run.dispatch_seconds);
+  if (run.timing_scope != v1::TIMING_SCOPE_UNVERIFIED && run.execution_seconds >= 0) {
+    timing->set_execution_seconds(run.execution_seconds);
+  }
+  timing->set_to_device_seconds(run.transfer_in_seconds);
+  timing->set_from_device_seconds(run.transfer_out_seconds);
+  timing->set_to_device_bytes(run.transfer_in_bytes);
+  timing->set_from_device_bytes(run.transfer_out_bytes);
+  if (detail != v1::REPORT_DETAIL_BRIEF) WriteKernels(provider, out->mutable_kernels());
+}
+
+void WriteChoices(const ContractCall& call,
+                  google::protobuf::RepeatedPtrField<v1::ProviderChoice>* out) {
+  for (const auto& provider : call.providers) {
+    v1::ProviderChoice* choice = out->Add();
+    choice->set_requested(std::string(provider->name()));
+    choice->set_actual(std::string(provider->name()));
+  }
+}
+
+// Elements that the steps of one set read and write, in bytes.
+double BytesMoved(const ContractionJob& job, int64_t sets) {
+  return job.cost().read_write * static_cast<double>(DTypeSize(job.dtype())) *
+         static_cast<double>(sets);
+}
+
+}  // namespace
+
+double MultiplyAdds(double real_flops, DType dtype) {
+  return real_flops / (IsComplex(dtype) ? 8 : 2);
+}
+
+TensorSpec ResultSpec(const ContractCall& call, const ContractionJob& job) {
+  return {call.result_dtype, job.program().output_spec().shape};
+}
+
+void WritePlanSummary(const ContractCall& call, const ContractionJob& job, v1::PlanSummary* out) {
+  const contraction::Program& program = job.program();
+  const PathCost cost = job.cost();
+  const double flops = MultiplyAdds(program.total_flops(), job.dtype());
+  out->set_program_fingerprint(job.fingerprint());
+  out->set_steps(static_cast<int64_t>(job.path().pairs.size()));
+  out->set_flops(flops);
+  out->set_log10_flops(std::log10(flops));
+  out->set_largest_intermediate_elements(
+      static_cast<double>(program.largest_intermediate_elements()));
+  out->set_slices(SliceCount(cost.slices));
+  out->set_log2_slices(std::log2(cost.slices));
+  out->set_slice_groups(program.n_groups());
+  out->set_hoisted_flops(MultiplyAdds(program.hoisted_flops(), job.dtype()));
+  out->set_reused_flops(
+      std::max(0.0, cost.flops - flops - MultiplyAdds(HoistedSaving(job), job.dtype())));
+  out->set_shared_flops(call.varies() ? MultiplyAdds(job.shared_flops(), job.dtype()) : 0);
+  WriteCost(contraction::ComputeCost(job.expression(), job.path(), {}), 1, out->mutable_unsliced());
+  WriteCost(cost, 1 / std::max(cost.slices, 1.0), out->mutable_per_slice());
+  WriteCost(cost, 1, out->mutable_total());
+  WriteProvenance(call, job, out->mutable_provenance());
+  if (const auto seconds = job.predicted_seconds()) out->set_predicted_seconds(*seconds);
+  if (call.detail != v1::REPORT_DETAIL_BRIEF) WritePath(job, out);
+}
+
+void WriteMemoryPlan(const ContractionJob& job, int64_t staging_bytes, v1::MemoryPlan* out) {
+  const contraction::MemoryPlan& plan = job.plan();
+  out->set_total_bytes(plan.Total() + staging_bytes);
+  out->set_operand_bytes(plan.operands);
+  out->set_result_bytes(plan.results);
+  out->set_prologue_bytes(plan.prologue);
+  out->set_workers(static_cast<int32_t>(plan.workers));
+  out->set_arena_bytes_per_worker(plan.worker_arena);
+  out->set_partial_sum_bytes(plan.partial_sums);
+  out->set_library_bytes(plan.workers * plan.worker_library + plan.shared_library);
+  out->set_staging_bytes(staging_bytes);
+  out->set_unconstrained_workers(static_cast<int32_t>(job.unconstrained_workers()));
+}
+
+void WriteAccepted(const ContractCall& call, const ContractionJob& job, int64_t staging_bytes,
+                   const Limits& limits, std::optional<double> deadline_seconds,
+                   v1::ContractAccepted* out) {
+  out->set_request_id(call.request_id);
+  WritePlanSummary(call, job, out->mutable_plan());
+  WriteMemoryPlan(job, staging_bytes, out->mutable_memory());
+  out->set_planned_peak_bytes(out->memory().total_bytes());
+  if (const auto seconds = job.predicted_seconds()) out->set_estimated_seconds(*seconds);
+  v1::GrantedLimits* granted = out->mutable_granted();
+  granted->set_memory_budget_bytes(call.memory_budget_bytes);
+  granted->set_threads(job.threads());
+  granted->set_max_chunk_bytes(static_cast<int32_t>(limits.max_chunk_bytes));
+  granted->set_result_chunk_bytes(static_cast<int32_t>(call.result_chunk_bytes));
+  if (call.progress_interval_seconds.has_value()) {
+    granted->set_progress_interval_seconds(*call.progress_interval_seconds);
+  }
+  if (deadline_seconds.has_value()) granted->set_deadline_seconds(*deadline_seconds);
+  granted->set_priority(v1::PRIORITY_CLASS_DEFAULT);
+  WriteTensorSpec(ResultSpec(call, job), out->mutable_result_spec());
+  WriteChoices(call, out->mutable_providers());
+  out->set_sets_together(1);
+}
+
+void WriteContractionReport(const ContractCall& call, const ContractionJob& job,
+                            const CallFigures& figures, v1::ContractionReport* out) {
+  const schedule::ContractionReport work = job.Report();
+  out->set_request_id(call.request_id);
+  WritePlanSummary(call, job, out->mutable_plan());
+  WriteTiming(work, figures, out->mutable_timing());
+  v1::MemoryReport* memory = out->mutable_memory();
+  memory->set_planned_peak_bytes(figures.planned_peak_bytes);
+  if (figures.sets > 0) {
+    memory->set_measured_peak_bytes(work.measured_peak_bytes + figures.staging_bytes);
+  }
+  memory->set_memory_budget_bytes(call.memory_budget_bytes);
+  if (call.detail != v1::REPORT_DETAIL_BRIEF) {
+    WriteMemoryPlan(job, figures.staging_bytes, memory->mutable_plan());
+  }
+  out->set_sets(figures.sets);
+  out->set_slices(work.slices_done);
+  out->set_slice_groups(work.groups_done);
+  out->set_flops(MultiplyAdds(work.flops_done, job.dtype()));
+  out->set_real_flops(work.flops_done);
+  if (work.execution_seconds > 0) out->set_gflops(work.flops_done / work.execution_seconds / 1e9);
+  out->set_bytes_moved(BytesMoved(job, figures.sets));
+  const double saved = HoistedSaving(job);
+  if (saved > 0) out->set_hoisted_fraction(saved / (saved + job.program().total_flops()));
+  for (const auto& provider : work.providers) {
+    v1::ProviderReport* report = out->add_providers();
+    WriteProvider(provider, job.dtype(), call.detail, report);
+    report->set_planned_peak_bytes(job.plan().Total());
+    // One provider's memory is the job's; of several no share is known.
+    if (work.providers.size() == 1) {
+      report->set_bytes_moved(out->bytes_moved());
+      report->set_measured_peak_bytes(work.measured_peak_bytes);
+    }
+  }
+  WriteChoices(call, out->mutable_provider_choices());
+  out->set_server_version(Build().version);
+}
+
+void WriteKernels(const schedule::ContractionReport::PerProvider& provider,
+                  google::protobuf::RepeatedPtrField<v1::KernelUse>* out) {
+  for (const auto& kernel : provider.kernels) {
+    v1::KernelUse* use = out->Add();
+    use->set_name(kernel.name);
+    use->set_kind(kernel.kind);
+    use->set_steps(kernel.steps);
+    for (const std::string& refusal : kernel.refusals) use->add_refusals()->set_reason(refusal);
+  }
+}
+
+}  // namespace tenon::server

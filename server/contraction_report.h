@@ -1,0 +1,50 @@
+// What a contraction tells about itself: plan, memory, times.
+
+#ifndef TENON_SERVER_CONTRACTION_REPORT_H_
+#define TENON_SERVER_CONTRACTION_REPORT_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "backends/schedule/contraction_job.h"
+#include "server/contraction_codec.h"
+#include "tenon/v1/contraction.pb.h"
+
+namespace tenon::server {
+
+// What the server measured itself, in seconds and bytes; the job knows the rest.
+struct CallFigures {
+  double queue_seconds = 0;
+  double input_receive_seconds = 0;
+  double input_prepare_seconds = 0;
+  double result_send_seconds = 0;
+  double request_seconds = 0;
+  int64_t received_bytes = 0;
+  int64_t sent_bytes = 0;
+  int64_t planned_peak_bytes = 0;  // staging included
+  int64_t staging_bytes = 0;
+  int64_t sets = 0;
+};
+
+// Multiply-adds of elements for real operations of this type: a complex one is one of eight.
+double MultiplyAdds(double real_flops, DType dtype);
+
+TensorSpec ResultSpec(const ContractCall& call, const schedule::ContractionJob& job);
+
+void WritePlanSummary(const ContractCall& call, const schedule::ContractionJob& job,
+                      v1::PlanSummary* out);
+void WriteMemoryPlan(const schedule::ContractionJob& job, int64_t staging_bytes,
+                     v1::MemoryPlan* out);
+// `deadline_seconds`: until the call's deadline, absent without one.
+void WriteAccepted(const ContractCall& call, const schedule::ContractionJob& job,
+                   int64_t staging_bytes, const Limits& limits,
+                   std::optional<double> deadline_seconds, v1::ContractAccepted* out);
+void WriteContractionReport(const ContractCall& call, const schedule::ContractionJob& job,
+                            const CallFigures& figures, v1::ContractionReport* out);
+// The kernels of the first provider.
+void WriteKernels(const schedule::ContractionReport::PerProvider& provider,
+                  google::protobuf::RepeatedPtrField<v1::KernelUse>* out);
+
+}  // namespace tenon::server
+
+#endif  // TENON_SERVER_CONTRACTION_REPORT_H_

@@ -1,0 +1,235 @@
+#include "server/contraction_upload.h"
+
+#include <string>
+#include <utility>
+
+#include "backends/core/error.h"
+#include "server/measurement_codec.h"
+
+namespace tenon::server {
+
+std::string_view UploadStateName(UploadState state) {
+  switch (state) {
+    case UploadState::kStart:
+      return "START";
+    case UploadState::kReading:
+      return "READING";
+    case UploadState::kBetweenSets:
+      return "BETWEEN_SETS";
+    case UploadState::kComplete:
+      return "COMPLETE";
+    case UploadState::kClosed:
+      return "CLOSED";
+  }
+  return "";
+}
+
+std::string_view FrameName(const v1::ContractRequest& frame) {
+  switch (frame.frame_case()) {
+    case v1::ContractRequest::kHeader:
+      return "header";
+    case v1::ContractRequest::kChunk:
+      return "chunk";
+    case v1::ContractRequest::kOperandSet:
+      return "operand_set";
+    case v1::ContractRequest::FRAME_NOT_SET:
+      break;
+  }
+  return "";
+}
+
+absl::Status IllegalFrame(UploadState state, const v1::ContractRequest& frame) {
+  if (FrameName(frame).empty()) {
+    return Error(Reason::kMissingField, "the frame is empty").Field("frame");
+  }
+  return FrameOrderError(UploadStateName(state), FrameName(frame));
+}
+
+absl::StatusOr<std::unique_ptr<ContractUpload>> ContractUpload::Create(
+    std::vector<OperandSource>* operands, int64_t max_chunk_bytes, int64_t max_inline_bytes) {
+  std::unique_ptr<ContractUpload> upload(new ContractUpload(max_chunk_bytes, max_inline_bytes));
+  upload->fixed_.resize(operands->size());
+  for (const OperandSource& source : *operands) {
+    upload->stored_.push_back(source.stored != nullptr);
+    upload->varying_.push_back(source.varying ? static_cast<int>(upload->varying_specs_.size())
+                                              : -1);
+    if (source.varying) upload->varying_specs_.push_back(source.spec);
+  }
+  TENON_ASSIGN_OR_RETURN(upload->inputs_, upload->NewInputs());
+  for (size_t k = 0; k < operands->size(); ++k) {
+    OperandSource& source = (*operands)[k];
+    if (source.stored != nullptr) continue;
+    if (!source.varying) {
+      TENON_ASSIGN_OR_RETURN(upload->fixed_[k], TensorReceiver::Create(source.spec));
+    }
+    TENON_ASSIGN_OR_RETURN(TensorReceiver * receiver, upload->Find(static_cast<int64_t>(k)));
+    int64_t& missing = source.varying ? upload->varying_missing_ : upload->fixed_missing_;
+    if (!receiver->complete()) ++missing;
+    if (!source.inline_bytes.has_value()) continue;
+    const std::string bytes = *std::exchange(source.inline_bytes, std::nullopt);
+    if (receiver->complete()) continue;
+    TENON_RETURN_IF_ERROR(receiver->AcceptAll(bytes));
+    upload->Received(k, *receiver, receiver->size_bytes());
+  }
+  upload->CompleteSetIfReady();
+  return upload;
+}
+
+absl::StatusOr<std::unique_ptr<SetInputs>> ContractUpload::NewInputs() const {
+  auto inputs = std::make_unique<SetInputs>();
+  for (const TensorSpec& spec : varying_specs_) {
+    TENON_ASSIGN_OR_RETURN(TensorReceiver receiver, TensorReceiver::Create(spec));
+    inputs->operands.push_back(std::move(receiver));
+  }
+  return inputs;
+}
+
+absl::Status ContractUpload::OnFrame(const v1::ContractRequest& frame) {
+  const bool readable = state_ == UploadState::kReading || state_ == UploadState::kBetweenSets;
+  if (readable && frame.has_chunk()) return PrefixFields(OnChunk(frame.chunk()), "chunk.");
+  if (readable && frame.has_operand_set()) {
+    return PrefixFields(OnOperandSet(frame.operand_set()), "operand_set.");
+  }
+  return IllegalFrame(state_, frame);
+}
+
+absl::Status ContractUpload::OnChunk(const v1::TensorChunk& chunk) {
+  TENON_RETURN_IF_ERROR(CheckSet(chunk.set()));
+  BeginSet();
+  TENON_ASSIGN_OR_RETURN(TensorReceiver * receiver, Find(chunk.operand()));
+  TENON_RETURN_IF_ERROR(receiver->Accept(chunk, max_chunk_bytes_));
+  Received(static_cast<size_t>(chunk.operand()), *receiver,
+           static_cast<int64_t>(chunk.data().size()));
+  CompleteSetIfReady();
+  return absl::OkStatus();
+}
+
+absl::Status ContractUpload::OnOperandSet(const v1::OperandSet& frame) {
+  TENON_RETURN_IF_ERROR(CheckSet(frame.set()));
+  BeginSet();
+  for (int i = 0; i < frame.operands_size(); ++i) {
+    const absl::Status status = OnData(frame.operands(i));
+    if (!status.ok()) return PrefixFields(status, StrCat("operands[", i, "]."));
+  }
+  CompleteSetIfReady();
+  return absl::OkStatus();
+}
+
+absl::Status ContractUpload::OnData(const v1::OperandData& data) {
+  const auto bytes = static_cast<int64_t>(data.data().size());
+  TENON_ASSIGN_OR_RETURN(TensorReceiver * receiver, Find(data.operand()));
+  if (bytes >= max_inline_bytes_) {
+    return Error(Reason::kExceedsServerLimit,
+                 StrCat(bytes, " bytes stand inside the frame; fewer than ", max_inline_bytes_,
+                        " may, more travel in chunks"))
+        .Field("data")
+        .Meta("limit_bytes", max_inline_bytes_ - 1)
+        .Meta("actual_bytes", bytes);
+  }
+  const bool was_complete = receiver->complete();
+  const absl::Status status = receiver->AcceptAll(data.data());
+  if (!status.ok()) return PrefixFields(status, "data");
+  if (!was_complete) Received(static_cast<size_t>(data.operand()), *receiver, bytes);
+  return absl::OkStatus();
+}
+
+absl::Status ContractUpload::OnHalfClose() {
+  // Only varying operands are missing, and nothing of them has come: the sets before were all.
+  const bool at_boundary = fixed_missing_ == 0 && set_bytes_ == 0 && !varying_specs_.empty();
+  if (state_ == UploadState::kReading && !at_boundary) return Truncated();
+  state_ = UploadState::kClosed;
+  return absl::OkStatus();
+}
+
+absl::Status ContractUpload::Truncated() const {
+  size_t k = 0;
+  const TensorReceiver* receiver = nullptr;
+  for (; k < fixed_.size(); ++k) {
+    if (stored_[k]) continue;
+    receiver = varying_[k] < 0 ? &fixed_[k] : &inputs_->operands[varying_[k]];
+    if (!receiver->complete()) break;
+  }
+  return Error(Reason::kTruncatedUpload,
+               StrCat("the stream ended in state READING: operand ", k, " of set ", set_, " has ",
+                      receiver->received_bytes(), " of ", receiver->size_bytes(), " bytes"))
+      .Meta("state", UploadStateName(state_))
+      .Meta("set", set_)
+      .Meta("operand", k)
+      .Meta("expected_bytes", receiver->size_bytes())
+      .Meta("actual_bytes", receiver->received_bytes());
+}
+
+std::unique_ptr<SetInputs> ContractUpload::TakeSet() {
+  set_ready_ = false;
+  inputs_->set = set_;
+  inputs_->complete_time = std::chrono::steady_clock::now();
+  return std::move(inputs_);
+}
+
+void ContractUpload::Provide(std::unique_ptr<SetInputs> inputs) {
+  inputs_ = std::move(inputs);
+  for (TensorReceiver& receiver : inputs_->operands) receiver.Restart();
+}
+
+std::vector<Tensor> ContractUpload::TakeFixed() {
+  std::vector<Tensor> tensors;
+  tensors.reserve(fixed_.size());
+  for (TensorReceiver& receiver : fixed_) tensors.push_back(receiver.Take());
+  return tensors;
+}
+
+// Between sets a frame begins the next one.
+void ContractUpload::BeginSet() {
+  if (state_ != UploadState::kBetweenSets) return;
+  state_ = UploadState::kReading;
+  ++set_;
+  set_bytes_ = 0;
+  varying_missing_ = 0;
+  for (const TensorReceiver& receiver : inputs_->operands) {
+    if (!receiver.complete()) ++varying_missing_;
+  }
+}
+
+absl::Status ContractUpload::CheckSet(int64_t set) const {
+  const int64_t expected = state_ == UploadState::kBetweenSets ? set_ + 1 : set_;
+  if (set == expected) return absl::OkStatus();
+  return Error(Reason::kChunkOrder, StrCat("set ", set, " came; it is set ", expected, "'s turn"))
+      .Field("set")
+      .Meta("expected_set", expected)
+      .Meta("actual_set", set);
+}
+
+absl::StatusOr<TensorReceiver*> ContractUpload::Find(int64_t operand) {
+  if (operand < 0 || operand >= static_cast<int64_t>(fixed_.size())) {
+    return Error(Reason::kChunkOrder, StrCat("operand ", operand, " came; the expression has ",
+                                             fixed_.size(), " operands"))
+        .Field("operand")
+        .Meta("operands", fixed_.size())
+        .Meta("actual_operand", operand);
+  }
+  if (varying_[operand] >= 0) return &inputs_->operands[varying_[operand]];
+  if (stored_[operand] || set_ > 0) {
+    return Error(Reason::kChunkOrder,
+                 stored_[operand]
+                     ? StrCat("operand ", operand, " is a stored tensor; no bytes may come")
+                     : StrCat("operand ", operand, " does not vary; all its bytes have come"))
+        .Field("operand")
+        .Meta("actual_operand", operand);
+  }
+  return &fixed_[operand];
+}
+
+void ContractUpload::Received(size_t operand, const TensorReceiver& receiver, int64_t bytes) {
+  const bool varies = varying_[operand] >= 0;
+  received_bytes_ += bytes;
+  if (varies) set_bytes_ += bytes;
+  if (receiver.complete()) --(varies ? varying_missing_ : fixed_missing_);
+}
+
+void ContractUpload::CompleteSetIfReady() {
+  if (state_ != UploadState::kReading || fixed_missing_ > 0 || varying_missing_ > 0) return;
+  set_ready_ = true;
+  state_ = varying_specs_.empty() ? UploadState::kComplete : UploadState::kBetweenSets;
+}
+
+}  // namespace tenon::server

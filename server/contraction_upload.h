@@ -1,0 +1,96 @@
+// The operands of a contraction as they arrive: the table of states of the client's frames.
+
+#ifndef TENON_SERVER_CONTRACTION_UPLOAD_H_
+#define TENON_SERVER_CONTRACTION_UPLOAD_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/contraction_codec.h"
+#include "server/tensor_receiver.h"
+#include "tenon/v1/contraction.pb.h"
+
+namespace tenon::server {
+
+// The varying operands of one set, in operand order. Without varying operands there is one set with
+// none.
+struct SetInputs {
+  int64_t set = 0;
+  std::vector<TensorReceiver> operands;
+  std::chrono::steady_clock::time_point complete_time;
+};
+
+// As in the table of ContractionService; START is the caller's, who has the header then.
+enum class UploadState { kStart, kReading, kBetweenSets, kComplete, kClosed };
+std::string_view UploadStateName(UploadState state);
+
+// "header", "chunk", "operand_set", or "" for an empty frame.
+std::string_view FrameName(const v1::ContractRequest& frame);
+// FRAME_ORDER, or MISSING_FIELD for an empty frame.
+absl::Status IllegalFrame(UploadState state, const v1::ContractRequest& frame);
+
+// Checks the frames after the header and copies their bytes into buffers that are taken once. Used
+// by one thread at a time. After an error nothing more may be given to it.
+class ContractUpload {
+ public:
+  // Takes the memory of the operands that do not come from the store and of one set of varying
+  // ones; moves the inline bytes out of `operands`. Errors as Tensor::Allocate.
+  static absl::StatusOr<std::unique_ptr<ContractUpload>> Create(
+      std::vector<OperandSource>* operands, int64_t max_chunk_bytes, int64_t max_inline_bytes);
+
+  UploadState state() const { return state_; }
+  // Errors' fields start with the frame's name.
+  absl::Status OnFrame(const v1::ContractRequest& frame);
+  // TRUNCATED_UPLOAD where the stream may not end yet; else the state is kClosed.
+  absl::Status OnHalfClose();
+
+  // Whether a set has all its bytes and was not taken yet.
+  bool set_ready() const { return set_ready_; }
+  std::unique_ptr<SetInputs> TakeSet();
+  // The buffers of the next set: new ones, or those of a set that was taken and is done with.
+  // Between sets, before the next frame.
+  absl::StatusOr<std::unique_ptr<SetInputs>> NewInputs() const;
+  void Provide(std::unique_ptr<SetInputs> inputs);
+
+  // The operands that do not vary, by operand; those that vary or are stored are without memory.
+  // Once, when the first set is ready.
+  std::vector<Tensor> TakeFixed();
+  int64_t received_bytes() const { return received_bytes_; }
+
+ private:
+  ContractUpload(int64_t max_chunk_bytes, int64_t max_inline_bytes)
+      : max_chunk_bytes_(max_chunk_bytes), max_inline_bytes_(max_inline_bytes) {}
+
+  absl::Status OnChunk(const v1::TensorChunk& chunk);
+  absl::Status OnOperandSet(const v1::OperandSet& frame);
+  absl::Status OnData(const v1::OperandData& data);
+  void BeginSet();
+  absl::Status CheckSet(int64_t set) const;
+  absl::StatusOr<TensorReceiver*> Find(int64_t operand);
+  // The operand has grown by `bytes`; it was not complete before.
+  void Received(size_t operand, const TensorReceiver& receiver, int64_t bytes);
+  void CompleteSetIfReady();
+  absl::Status Truncated() const;
+
+  const int64_t max_chunk_bytes_, max_inline_bytes_;
+  UploadState state_ = UploadState::kReading;
+  int64_t set_ = 0;
+  std::vector<bool> stored_;  // per operand
+  std::vector<int> varying_;  // per operand: its place in a set's inputs, -1 if fixed
+  std::vector<TensorSpec> varying_specs_;
+  std::vector<TensorReceiver> fixed_;                // per operand
+  std::unique_ptr<SetInputs> inputs_;                // of the current set
+  int64_t fixed_missing_ = 0, varying_missing_ = 0;  // operands that lack bytes
+  int64_t set_bytes_ = 0;  // received of the varying operands of the current set
+  int64_t received_bytes_ = 0;
+  bool set_ready_ = false;
+};
+
+}  // namespace tenon::server
+
+#endif  // TENON_SERVER_CONTRACTION_UPLOAD_H_

@@ -1,0 +1,115 @@
+#include "server/contraction_work.h"
+
+#include <chrono>
+#include <utility>
+
+#include "server/contraction_report.h"
+
+namespace tenon::server {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+}  // namespace
+
+absl::Status ContractWork::Plan() {
+  TENON_ASSIGN_OR_RETURN(job_, PrepareCall(call_, cancel_));
+  staging_bytes_ = StagingBytes(call_, *job_);
+  TENON_ASSIGN_OR_RETURN(reservation_, state_->budget.Reserve(planned_peak_bytes()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<ContractUpload>> ContractWork::CreateUpload() {
+  const Clock::time_point start = Clock::now();
+  auto upload = ContractUpload::Create(&call_.operands, state_->limits.max_chunk_bytes,
+                                       state_->limits.max_inline_bytes);
+  prepare_seconds_ += SecondsSince(start);
+  return upload;
+}
+
+// Brings the fixed operands to the compute type and starts the job with them.
+absl::Status ContractWork::Start() {
+  const Clock::time_point start = Clock::now();
+  std::vector<const void*> pointers(fixed_.size(), nullptr);
+  for (size_t k = 0; k < fixed_.size(); ++k) {
+    const OperandSource& source = call_.operands[k];
+    if (source.varying) continue;
+    const Tensor& arrived = source.stored != nullptr ? source.stored->tensor : fixed_[k];
+    if (arrived.spec.dtype == job_->dtype()) {
+      pointers[k] = arrived.buffer.data();
+      continue;
+    }
+    TENON_ASSIGN_OR_RETURN(fixed_[k], ConvertTensor(arrived, job_->dtype()));
+    pointers[k] = fixed_[k].buffer.data();
+  }
+  prepare_seconds_ += SecondsSince(start);
+  started_ = true;
+  return job_->Start(std::move(pointers));
+}
+
+absl::StatusOr<std::vector<const void*>> ContractWork::Varying(const SetInputs& inputs) {
+  const Clock::time_point start = Clock::now();
+  converted_.clear();
+  std::vector<const void*> pointers;
+  for (const TensorReceiver& receiver : inputs.operands) {
+    if (receiver.spec().dtype == job_->dtype()) {
+      pointers.push_back(receiver.tensor().buffer.data());
+      continue;
+    }
+    TENON_ASSIGN_OR_RETURN(Tensor tensor, ConvertTensor(receiver.tensor(), job_->dtype()));
+    pointers.push_back(tensor.buffer.data());
+    converted_.push_back(std::move(tensor));
+  }
+  prepare_seconds_ += SecondsSince(start);
+  return pointers;
+}
+
+absl::StatusOr<std::shared_ptr<Tensor>> ContractWork::TakeResult() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!free_results_.empty()) {
+      std::shared_ptr<Tensor> tensor = std::move(free_results_.back());
+      free_results_.pop_back();
+      return tensor;
+    }
+  }
+  TENON_ASSIGN_OR_RETURN(Tensor tensor,
+                         Tensor::Allocate({job_->dtype(), job_->program().output_spec().shape}));
+  return std::make_shared<Tensor>(std::move(tensor));
+}
+
+void ContractWork::Recycle(std::shared_ptr<Tensor> tensor) {
+  std::lock_guard lock(mutex_);
+  if (tensor->spec.dtype == job_->dtype()) free_results_.push_back(std::move(tensor));
+}
+
+absl::StatusOr<ContractWork::Result> ContractWork::RunSet(
+    const SetInputs& inputs, const schedule::ContractionJob::ProgressFn& progress) {
+  if (!started_) TENON_RETURN_IF_ERROR(Start());
+  TENON_ASSIGN_OR_RETURN(const std::vector<const void*> varying, Varying(inputs));
+  TENON_ASSIGN_OR_RETURN(std::shared_ptr<Tensor> tensor, TakeResult());
+  const Clock::time_point start = Clock::now();
+  TENON_RETURN_IF_ERROR(job_->RunSet(varying, tensor->buffer.data(), progress));
+  const double seconds = SecondsSince(start);
+  if (call_.result_dtype != job_->dtype()) {
+    TENON_ASSIGN_OR_RETURN(Tensor rounded, ConvertTensor(*tensor, call_.result_dtype));
+    Recycle(std::exchange(tensor, std::make_shared<Tensor>(std::move(rounded))));
+  }
+  ++sets_done_;
+  Result result{inputs.set, std::move(tensor), {}};
+  result.report.set_set(inputs.set);
+  const double shared = call_.varies() ? job_->shared_flops() : 0;
+  result.report.set_flops(MultiplyAdds(job_->program().total_flops() - shared, job_->dtype()));
+  // Host work is complete when the call returns; of a device the set's own part is not known.
+  if (job_->host_timed()) result.report.set_execution_seconds(seconds);
+  result.report.set_latency_seconds(SecondsSince(inputs.complete_time));
+  result.report.set_result_bytes(result.tensor->buffer.size_bytes());
+  result.report.set_sets_together(1);
+  return result;
+}
+
+}  // namespace tenon::server

@@ -1,0 +1,76 @@
+// The engine's side of one contraction call: memory, operands, sets.
+
+#ifndef TENON_SERVER_CONTRACTION_WORK_H_
+#define TENON_SERVER_CONTRACTION_WORK_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "backends/core/cancel.h"
+#include "backends/schedule/contraction_job.h"
+#include "server/admission.h"
+#include "server/contraction_codec.h"
+#include "server/contraction_upload.h"
+#include "server/state.h"
+
+namespace tenon::server {
+
+// Plan, then CreateUpload, then SetFixed, then RunSet for every set, all on one thread at a time.
+// What it holds of the server's budget is given back when it is destroyed.
+class ContractWork {
+ public:
+  // `state` and `cancel` outlive the work.
+  ContractWork(ContractCall call, ServerState* state, const CancelToken* cancel)
+      : state_(state), cancel_(cancel), call_(std::move(call)) {}
+
+  // Plans and reserves the planned peak with the staging. Errors have the header's fields.
+  absl::Status Plan();
+  // Takes the memory of the operands; the inline bytes leave the call.
+  absl::StatusOr<std::unique_ptr<ContractUpload>> CreateUpload();
+  // The operands that do not vary, as they came.
+  void SetFixed(std::vector<Tensor> fixed) { fixed_ = std::move(fixed); }
+
+  struct Result {
+    int64_t set = 0;
+    std::shared_ptr<Tensor> tensor;  // of the result type; give it back to Recycle
+    v1::SetReport report;            // without checksum
+  };
+  absl::StatusOr<Result> RunSet(const SetInputs& inputs,
+                                const schedule::ContractionJob::ProgressFn& progress);
+  // The memory serves a later set. From any thread.
+  void Recycle(std::shared_ptr<Tensor> tensor);
+
+  const ContractCall& call() const { return call_; }
+  const schedule::ContractionJob& job() const { return *job_; }
+  int64_t staging_bytes() const { return staging_bytes_; }
+  int64_t planned_peak_bytes() const { return job_->plan().Total() + staging_bytes_; }
+  double prepare_seconds() const { return prepare_seconds_; }
+  int64_t sets_done() const { return sets_done_; }
+
+ private:
+  absl::Status Start();
+  absl::StatusOr<std::vector<const void*>> Varying(const SetInputs& inputs);
+  absl::StatusOr<std::shared_ptr<Tensor>> TakeResult();
+
+  ServerState* const state_;
+  const CancelToken* const cancel_;
+  Reservation reservation_;  // destroyed after what it stands for
+  ContractCall call_;
+  int64_t staging_bytes_ = 0;
+  std::vector<Tensor> fixed_;      // per operand; of the compute type once started
+  std::vector<Tensor> converted_;  // the current set's varying operands in the compute type
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<Tensor>> free_results_;
+  std::unique_ptr<schedule::ContractionJob> job_;
+  bool started_ = false;
+  double prepare_seconds_ = 0;
+  int64_t sets_done_ = 0;
+};
+
+}  // namespace tenon::server
+
+#endif  // TENON_SERVER_CONTRACTION_WORK_H_

@@ -1,0 +1,188 @@
+#include "server/dataset_service.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "backends/core/error.h"
+#include "server/content_store.h"
+#include "server/dataset_upload.h"
+#include "server/unary.h"
+#include "tenon/v1/dataset.grpc.pb.h"
+
+namespace tenon::server {
+namespace {
+
+using Kind = ContentStore::Kind;
+using Description = ContentStore::Description;
+
+constexpr int32_t kDefaultPageSize = 100;
+constexpr int32_t kMaxPageSize = 1000;
+constexpr char kTokenFormat[] = "v1";
+
+int64_t Ticks(std::chrono::system_clock::time_point time) {
+  return time.time_since_epoch().count();
+}
+
+// A page ends at an entry; the next one begins after it, whatever has come or gone meanwhile.
+std::string PageToken(const Description& last) {
+  return StrCat(kTokenFormat, ".", Ticks(last.last_used), ".", last.handle);
+}
+
+struct Position {
+  int64_t last_used = 0;
+  std::string handle;
+};
+
+absl::StatusOr<Position> ReadPageToken(const std::string& token, std::string_view prefix) {
+  const std::vector<std::string> parts = absl::StrSplit(token, '.');
+  Position position;
+  if (parts.size() == 3 && parts[0] == kTokenFormat && parts[2].starts_with(prefix) &&
+      absl::SimpleAtoi(parts[1], &position.last_used)) {
+    position.handle = parts[2];
+    return position;
+  }
+  return Error(Reason::kBadParameter, "the page token is none of this list").Field("page_token");
+}
+
+// One page of `all`, which is in the order of the list. `write` gets each entry.
+template <typename Request, typename Response, typename Write>
+absl::Status WritePage(const std::vector<Description>& all, std::string_view prefix,
+                       const Request& request, Response* response, const Write& write) {
+  if (request.page_size() < 0 || request.page_size() > kMaxPageSize) {
+    return Error(Reason::kBadParameter, StrCat("the page size is ", request.page_size(), "; 1 to ",
+                                               kMaxPageSize, " is offered"))
+        .Field("page_size")
+        .Meta("maximum", kMaxPageSize)
+        .Meta("actual", request.page_size());
+  }
+  auto first = all.begin();
+  if (!request.page_token().empty()) {
+    TENON_ASSIGN_OR_RETURN(const Position position, ReadPageToken(request.page_token(), prefix));
+    first = std::find_if(all.begin(), all.end(), [&](const Description& entry) {
+      const int64_t used = Ticks(entry.last_used);
+      return std::tie(used, position.handle) < std::tie(position.last_used, entry.handle);
+    });
+  }
+  const int32_t size = request.page_size() == 0 ? kDefaultPageSize : request.page_size();
+  const auto last = first + std::min<ptrdiff_t>(size, all.end() - first);
+  for (auto entry = first; entry != last; ++entry) write(*entry);
+  if (last != all.end()) response->set_next_page_token(PageToken(*(last - 1)));
+  int64_t total = 0;
+  for (const Description& entry : all) total += entry.size_bytes;
+  response->set_total_bytes(total);
+  return absl::OkStatus();
+}
+
+class DatasetService final : public v1::DatasetService::CallbackService {
+ public:
+  explicit DatasetService(ServerState* state) : state_(state) {}
+
+  grpc::ServerReadReactor<v1::CreateDatasetRequest>* CreateDataset(
+      grpc::CallbackServerContext* context, v1::CreateDatasetResponse* response) override {
+    return new UploadReactor<v1::CreateDatasetRequest, v1::CreateDatasetResponse>(
+        context, state_, Kind::kDataset, "tenon.v1.DatasetService/CreateDataset", response);
+  }
+  grpc::ServerReadReactor<v1::CreateTensorRequest>* CreateTensor(
+      grpc::CallbackServerContext* context, v1::CreateTensorResponse* response) override {
+    return new UploadReactor<v1::CreateTensorRequest, v1::CreateTensorResponse>(
+        context, state_, Kind::kTensor, "tenon.v1.DatasetService/CreateTensor", response);
+  }
+
+  grpc::ServerUnaryReactor* GetDataset(grpc::CallbackServerContext* context,
+                                       const v1::GetDatasetRequest* request,
+                                       v1::GetDatasetResponse* response) override {
+    return Answer(context, "tenon.v1.DatasetService/GetDataset", [&]() -> absl::Status {
+      TENON_ASSIGN_OR_RETURN(const Description found, Find(Kind::kDataset, request->name()));
+      WriteDescription(found, response->mutable_dataset());
+      return absl::OkStatus();
+    });
+  }
+  grpc::ServerUnaryReactor* GetTensor(grpc::CallbackServerContext* context,
+                                      const v1::GetTensorRequest* request,
+                                      v1::GetTensorResponse* response) override {
+    return Answer(context, "tenon.v1.DatasetService/GetTensor", [&]() -> absl::Status {
+      TENON_ASSIGN_OR_RETURN(const Description found, Find(Kind::kTensor, request->name()));
+      WriteDescription(found, response->mutable_tensor());
+      return absl::OkStatus();
+    });
+  }
+
+  grpc::ServerUnaryReactor* ListDatasets(grpc::CallbackServerContext* context,
+                                         const v1::ListDatasetsRequest* request,
+                                         v1::ListDatasetsResponse* response) override {
+    return Answer(context, "tenon.v1.DatasetService/ListDatasets", [&] {
+      return WritePage(
+          state_->store->List(Kind::kDataset), "datasets/", *request, response,
+          [&](const Description& entry) { WriteDescription(entry, response->add_datasets()); });
+    });
+  }
+  grpc::ServerUnaryReactor* ListTensors(grpc::CallbackServerContext* context,
+                                        const v1::ListTensorsRequest* request,
+                                        v1::ListTensorsResponse* response) override {
+    return Answer(context, "tenon.v1.DatasetService/ListTensors", [&] {
+      return WritePage(
+          state_->store->List(Kind::kTensor), "tensors/", *request, response,
+          [&](const Description& entry) { WriteDescription(entry, response->add_tensors()); });
+    });
+  }
+
+  grpc::ServerUnaryReactor* DeleteDataset(grpc::CallbackServerContext* context,
+                                          const v1::DeleteDatasetRequest* request,
+                                          v1::DeleteDatasetResponse* response) override {
+    return Answer(context, "tenon.v1.DatasetService/DeleteDataset", [&]() -> absl::Status {
+      TENON_ASSIGN_OR_RETURN(const int64_t bytes, Delete(Kind::kDataset, request->name()));
+      response->set_freed_bytes(bytes);
+      return absl::OkStatus();
+    });
+  }
+  grpc::ServerUnaryReactor* DeleteTensor(grpc::CallbackServerContext* context,
+                                         const v1::DeleteTensorRequest* request,
+                                         v1::DeleteTensorResponse* response) override {
+    return Answer(context, "tenon.v1.DatasetService/DeleteTensor", [&]() -> absl::Status {
+      TENON_ASSIGN_OR_RETURN(const int64_t bytes, Delete(Kind::kTensor, request->name()));
+      response->set_freed_bytes(bytes);
+      return absl::OkStatus();
+    });
+  }
+
+ private:
+  template <typename Body>
+  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, std::string_view name,
+                                   Body&& body) {
+    return AnswerNow(context, &state_->metrics, Method::kDataset, name, body);
+  }
+
+  absl::StatusOr<Description> Find(Kind kind, const std::string& name) {
+    if (name.empty()) return Error(Reason::kMissingField, "the name is required").Field("name");
+    auto found = state_->store->Describe(kind, name);
+    if (found.ok()) return found;
+    const ErrorDetails details = GetErrorDetails(found.status());
+    return Error(details.reason, std::string(found.status().message())).Field("name");
+  }
+
+  absl::StatusOr<int64_t> Delete(Kind kind, const std::string& name) {
+    TENON_ASSIGN_OR_RETURN(const Description found, Find(kind, name));
+    if (found.active_uses > 0) {
+      return Error(Reason::kInUse, StrCat(name, " is in use by ", found.active_uses, " calls"))
+          .Field("name")
+          .Meta("active_calls", found.active_uses);
+    }
+    TENON_RETURN_IF_ERROR(state_->store->Delete(kind, name));
+    return found.size_bytes;
+  }
+
+  ServerState* const state_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> MakeDatasetService(ServerState* state) {
+  return std::make_unique<DatasetService>(state);
+}
+
+}  // namespace tenon::server

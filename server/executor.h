@@ -1,0 +1,52 @@
+// Runs requests: a few at a time, the rest waiting in a bounded queue.
+
+#ifndef TENON_SERVER_EXECUTOR_H_
+#define TENON_SERVER_EXECUTOR_H_
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace tenon::server {
+
+// A pool of request threads. Each runs one request's task at a time; the tasks themselves use the
+// providers' threads, so that few run at once and nobody is slowed by oversubscription.
+// Thread-safe.
+class Executor {
+ public:
+  // `threads` tasks at once, at most `max_queued` waiting.
+  Executor(int threads, size_t max_queued);
+  // Runs what is queued, then joins.
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  // OVERLOADED with a retry delay when the queue is full. Tasks must not throw.
+  absl::Status Submit(std::function<void()> task);
+  // Never refused: for the continuation of work that was admitted before.
+  void Continue(std::function<void()> task);
+
+  size_t queued() const;
+  int running() const;
+
+ private:
+  void Work();
+
+  const size_t max_queued_;
+  mutable std::mutex mutex_;
+  std::condition_variable available_;
+  std::deque<std::function<void()>> queue_;
+  int running_ = 0;
+  bool stopped_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace tenon::server
+
+#endif  // TENON_SERVER_EXECUTOR_H_

@@ -1,0 +1,108 @@
+#include "server/gauges.h"
+
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+
+#include <utility>
+#include <vector>
+
+#include "server/process_stats.h"
+#include "server/provider_setup.h"
+#include "server/version.h"
+
+namespace tenon::server {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+MetricFamily Family(const char* name, const char* help, MetricType type = MetricType::Gauge) {
+  MetricFamily family;
+  family.name = name;
+  family.help = help;
+  family.type = type;
+  return family;
+}
+
+void Add(MetricFamily& family, double value, std::vector<ClientMetric::Label> labels = {}) {
+  ClientMetric metric;
+  metric.label = std::move(labels);
+  if (family.type == MetricType::Counter) {
+    metric.counter.value = value;
+  } else {
+    metric.gauge.value = value;
+  }
+  family.metric.push_back(std::move(metric));
+}
+
+MetricFamily Single(const char* name, const char* help, double value,
+                    MetricType type = MetricType::Gauge) {
+  MetricFamily family = Family(name, help, type);
+  Add(family, value);
+  return family;
+}
+
+void AppendServer(const ServerState& state, std::vector<MetricFamily>& families) {
+  MetricFamily build = Family("tenon_build_info", "1; the build, in labels.");
+  Add(build, 1, {{"version", Build().version}, {"commit", Build().commit}});
+  families.push_back(std::move(build));
+
+  MetricFamily phases = Family("tenon_server_state", "1 for the state the server is in.");
+  for (ServerPhase phase : {ServerPhase::kStarting, ServerPhase::kReady, ServerPhase::kLameDuck,
+                            ServerPhase::kDraining, ServerPhase::kStopped}) {
+    Add(phases, state.lifecycle.phase() == phase ? 1 : 0,
+        {{"state", std::string(ServerPhaseName(phase))}});
+  }
+  families.push_back(std::move(phases));
+  families.push_back(Single("tenon_memory_budget_bytes", "Memory of all admitted work together.",
+                            static_cast<double>(state.budget.limit_bytes())));
+  families.push_back(Single("tenon_memory_reserved_bytes", "Planned peaks of admitted work.",
+                            static_cast<double>(state.budget.reserved_bytes())));
+  families.push_back(Single("tenon_queue_length", "Requests that wait for their turn.",
+                            static_cast<double>(state.executor.queued())));
+  families.push_back(
+      Single("tenon_requests_running", "Requests that compute.", state.executor.running()));
+}
+
+void AppendProviders(const ServerState& state, std::vector<MetricFamily>& families) {
+  MetricFamily states = Family("tenon_provider_state", "1 for the state a provider is in.");
+  MetricFamily cold =
+      Family("tenon_provider_cold_seconds", "Seconds that initialising a provider took.");
+  for (const ProviderRegistry::Entry& entry : state.providers.entries()) {
+    for (ProviderCondition condition : {ProviderCondition::kAbsent, ProviderCondition::kStarting,
+                                        ProviderCondition::kReady, ProviderCondition::kFailed}) {
+      Add(states, ConditionOf(entry) == condition ? 1 : 0,
+          {{"provider", entry.name}, {"state", std::string(ConditionName(condition))}});
+    }
+    const double seconds = entry.provider == nullptr ? 0 : entry.provider->info().cold_seconds;
+    Add(cold, seconds, {{"provider", entry.name}});
+  }
+  families.push_back(std::move(states));
+  families.push_back(std::move(cold));
+}
+
+void AppendProcess(const ServerState& state, std::vector<MetricFamily>& families) {
+  const ProcessStats stats = ReadProcessStats();
+  families.push_back(Single("tenon_process_resident_bytes", "Resident memory.",
+                            static_cast<double>(stats.resident_bytes)));
+  families.push_back(Single("tenon_process_cpu_seconds_total", "Processor time, user and system.",
+                            stats.cpu_seconds, MetricType::Counter));
+  families.push_back(Single("tenon_process_open_files", "Open file descriptors.",
+                            static_cast<double>(stats.open_files)));
+  const auto since_epoch = state.start_time.time_since_epoch();
+  families.push_back(Single("tenon_process_start_time_seconds", "Start, since the epoch.",
+                            std::chrono::duration<double>(since_epoch).count()));
+}
+
+}  // namespace
+
+std::string MetricsText(ServerState& state) {
+  std::vector<MetricFamily> families = state.metrics.registry().Collect();
+  AppendServer(state, families);
+  AppendProviders(state, families);
+  AppendProcess(state, families);
+  return prometheus::TextSerializer().Serialize(families);
+}
+
+}  // namespace tenon::server

@@ -1,0 +1,85 @@
+// tenond: the server's process.
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "server/allocator.h"
+#include "server/config.h"
+#include "server/logging.h"
+#include "server/provider_setup.h"
+#include "server/server.h"
+#include "server/signals.h"
+#include "server/version.h"
+
+namespace tenon::server {
+namespace {
+
+constexpr int kExitStuck = 1;  // work did not end, or no provider is usable
+constexpr int kExitUsage = 2;  // a setting is wrong, or an address can't be listened on
+
+int Refuse(const absl::Status& status) {
+  std::fprintf(stderr, "tenond: %s\n", std::string(status.message()).c_str());
+  return kExitUsage;
+}
+
+void OnSignal(int signal, Server* server) {
+  Log(LogLevel::kInfo, "signal", {{"signal", static_cast<int64_t>(signal)}});
+  // Settings are read at the start only, so SIGHUP changes nothing.
+  if (signal != SIGHUP) server->Shutdown();
+}
+
+int Serve(const Config& config) {
+  const bool tuned = TuneAllocator();
+  InitLogging(config.log_level, config.log_json);
+  Log(LogLevel::kInfo, "start",
+      {{"version", Build().version},
+       {"commit", Build().commit},
+       {"build", Build().type},
+       {"grpc_version", Build().grpc_version},
+       {"protobuf_version", Build().protobuf_version},
+       {"allocator_tuned", tuned},
+       {"pid", static_cast<int64_t>(getpid())},
+       {"config", ConfigJson(config, /*indent=*/-1)}});
+  absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(config);
+  if (!server.ok()) return Refuse(server.status());
+  bool clean;
+  {
+    SignalThread signals([&server](int signal) { OnSignal(signal, server->get()); });
+    clean = (*server)->Wait();
+  }
+  // Stuck work holds destructors up for ever; its memory goes with the process.
+  if (!clean) _exit(kExitStuck);
+  server->reset();
+  Log(LogLevel::kInfo, "exit");
+  return 0;
+}
+
+int Main(const std::vector<std::string>& arguments) {
+  PrepareSignals();
+  const absl::StatusOr<CommandLine> command = ParseCommandLine(arguments);
+  if (!command.ok()) return Refuse(command.status());
+  if (command->help || command->version) {
+    std::printf("%s\n", command->help ? HelpText().c_str() : VersionLine().c_str());
+    return 0;
+  }
+  const absl::StatusOr<Config> config = ConfigFromFlags();
+  if (!config.ok()) return Refuse(config.status());
+  ProviderRegistry declared;  // only to see whether all names are known
+  const absl::Status providers = DeclareProviders(config->providers, InTreeProviders(), &declared);
+  if (!providers.ok()) return Refuse(providers);
+  if (command->print_config) std::printf("%s\n", ConfigJson(*config).c_str());
+  if (command->check_config) std::printf("the configuration is valid\n");
+  if (command->print_config || command->check_config) return 0;
+  return Serve(*config);
+}
+
+}  // namespace
+}  // namespace tenon::server
+
+int main(int argc, char** argv) {
+  return tenon::server::Main(std::vector<std::string>(argv + 1, argv + argc));
+}

@@ -1,0 +1,78 @@
+// Between the messages of a measurement and the engine's types. Nothing here keeps state.
+
+#ifndef TENON_SERVER_MEASUREMENT_CODEC_H_
+#define TENON_SERVER_MEASUREMENT_CODEC_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "backends/core/tensor.h"
+#include "backends/measurement/registry.h"
+#include "backends/measurement/session.h"
+#include "server/state.h"
+#include "tenon/v1/measure_report.pb.h"
+#include "tenon/v1/measure_spec.pb.h"
+#include "tenon/v1/measurement.pb.h"
+#include "tenon/v1/tensor.pb.h"
+
+namespace tenon::server {
+
+// FRAME_ORDER with metadata "state" and "frame".
+absl::Status FrameOrderError(std::string_view state, std::string_view frame);
+
+// CHUNK_ORDER with a field below `frame` unless the chunk is of tensor 0 of this set.
+absl::Status CheckTurn(const v1::TensorChunk& chunk, int64_t set, std::string_view frame);
+
+// The same error, at `field` if it has no field of its own.
+absl::Status AtField(const absl::Status& status, std::string_view field);
+
+// Type and shape of a tensor. Errors have fields below `field`: MISSING_FIELD (no or an unknown
+// type), SHAPE_MISMATCH (a negative length), EXCEEDS_SERVER_LIMIT (rank), OVERFLOW.
+absl::StatusOr<TensorSpec> ReadTensorSpec(const v1::TensorSpec& spec, std::string_view field,
+                                          const Limits& limits);
+// The same for rows of points: [n, columns] with n >= 1, columns >= 1, of any type that is not
+// complex (UNSUPPORTED_DTYPE). SHAPE_MISMATCH also for another rank.
+absl::StatusOr<TensorSpec> ReadMatrixSpec(const v1::TensorSpec& spec, std::string_view field,
+                                          const Limits& limits);
+void WriteTensorSpec(const TensorSpec& spec, v1::TensorSpec* out);
+
+// EXCEEDS_SERVER_LIMIT when `bytes` may not stand inside a message.
+absl::Status CheckInlineSize(int64_t bytes, std::string_view field, const Limits& limits);
+
+// BAD_PARAMETER when an element of a bool tensor is neither 0 nor 1; also NOT_FINITE, naming row
+// and column, when `finite` is asked for. Reads all elements.
+absl::Status CheckValues(const Tensor& matrix, bool finite, std::string_view field);
+
+// Specifications with the parameters that are present; defaults are the engine's. Values of
+// enumerations become the reference's names ("silhouette"), nested messages "outer.inner".
+// Errors, with fields "header.specs[i]...": MISSING_FIELD (no id), UNKNOWN_MEASURE, BAD_PARAMETER
+// (parameters of another measure, an unknown enumeration value), EXCEEDS_SERVER_LIMIT (count).
+absl::StatusOr<std::vector<measurement::RawSpec>> ReadSpecs(const v1::MeasureHeader& header,
+                                                            const Limits& limits);
+
+// An error of the engine with its fields as paths of frames: "specs[0].k" becomes
+// "header.specs[0].trustworthiness_continuity.k", "labels" becomes "header.labels"; "projection..."
+// stays.
+absl::Status AsWireError(const absl::Status& status, const v1::MeasureHeader& header);
+
+// Appends one part of the labels. BAD_LABELS: another kind than before, not finite, more than
+// `rows` in all; MISSING_FIELD: none at all. Fields are `field`.
+absl::Status AppendLabels(const v1::Labels& part, int64_t rows, std::string_view field,
+                          measurement::Labels* labels);
+int64_t LabelCount(const measurement::Labels& labels);
+
+// Scores without local arrays and run_info.
+void WriteScores(const std::vector<measurement::MeasureSpec>& specs,
+                 const measurement::ProjectionScores& scores, v1::MeasureScores* out);
+// Resources as the engine built them; `requested` is the provider that was asked for.
+void WriteResources(const measurement::RunInfo& info, const std::string& requested,
+                    DType compute_dtype,
+                    google::protobuf::RepeatedPtrField<v1::ResourceReport>* out);
+
+}  // namespace tenon::server
+
+#endif  // TENON_SERVER_MEASUREMENT_CODEC_H_

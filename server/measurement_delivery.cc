@@ -1,0 +1,300 @@
+// The workers' and the delivery's side of a measurement.
+
+#include <utility>
+
+#include "backends/core/error.h"
+#include "server/measurement_codec.h"
+#include "server/measurement_stream.h"
+
+namespace tenon::server {
+namespace {
+
+// Room for the summary beside the answers of a single frame.
+constexpr int64_t kSummaryBytes = int64_t{256} << 10;
+
+// Whether an error ends the stream, instead of standing in the place of one projection.
+bool EndsStream(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInternal:
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kCancelled:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kAborted:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+template <typename Work>
+std::function<void()> MeasurementStream::OnExecutor(Work work) {
+  return [self = Self(), work = std::move(work)] {
+    if (self->cancel()->cancelled()) return;  // the stream ends by itself
+    self->Guarded(work);
+  };
+}
+
+std::function<void()> MeasurementStream::StartTask() {
+  return OnExecutor([this] { Start(); });
+}
+
+void MeasurementStream::Start() {
+  tally_.Started();
+  const v1::MeasureExecution& execution = call_->header.execution();
+  if (execution.has_max_queue_seconds() && tally_.queue_seconds() > execution.max_queue_seconds()) {
+    return Fail(Error(Reason::kOverloaded, StrCat("the request waited ", tally_.queue_seconds(),
+                                                  " seconds in the queue; ",
+                                                  execution.max_queue_seconds(), " were allowed"))
+                    .Field("header.execution.max_queue_seconds")
+                    .Meta("limit_seconds", execution.max_queue_seconds())
+                    .Meta("actual_seconds", tally_.queue_seconds())
+                    .Meta("retry_delay_seconds", 1));
+  }
+  {
+    std::lock_guard lock(mutex_);
+    started_ = true;
+  }
+  BindIfReady();
+}
+
+void MeasurementStream::BindIfReady() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!started_ || !input_complete_ || binding_) return;
+    binding_ = true;
+  }
+  server_->executor.Continue(OnExecutor([this] { Bind(); }));
+}
+
+absl::Status MeasurementStream::BindDataset() {
+  if (call_->labels_follow) TENON_RETURN_IF_ERROR(call_->UseLabels(std::exchange(labels_, {})));
+  const Tensor& dataset =
+      call_->stored != nullptr ? call_->stored->tensor : call_->dataset.tensor();
+  TENON_RETURN_IF_ERROR(CheckValues(dataset, false, "dataset"));
+  return call_->session->BindOriginal(dataset, cancel());
+}
+
+absl::Status MeasurementStream::KeepDataset() {
+  ContentStore::PutOptions options;
+  options.reservation = std::move(call_->dataset_reservation);
+  bool created = false;
+  TENON_ASSIGN_OR_RETURN(const auto kept,
+                         server_->store->Put(ContentStore::Kind::kDataset, call_->dataset.Take(),
+                                             std::move(options), &created));
+  std::lock_guard lock(mutex_);
+  kept_handle_ = kept->handle;
+  return absl::OkStatus();
+}
+
+void MeasurementStream::Bind() {
+  tally_.BindBegan();
+  absl::Status status = BindDataset();
+  if (status.ok() && call_->keep_dataset) status = KeepDataset();
+  if (!status.ok()) return Fail(AsWireError(status, call_->header));
+  tally_.BindEnded(call_->session->original_info());
+  // The session has a copy of its own.
+  call_->dataset.Take();
+  call_->dataset_reservation.Release();
+  std::vector<ItemPointer> waiting;
+  {
+    std::lock_guard lock(mutex_);
+    bound_ = true;
+    waiting.swap(waiting_);
+  }
+  for (const ItemPointer& item : waiting) ScoreLater(item);
+  SendProgress();
+  if (call_->header.has_inline_projections()) FeedInline();
+  FinishIfDone();
+}
+
+void MeasurementStream::ScoreLater(const ItemPointer& item) {
+  server_->executor.Continue(OnExecutor([this, item] { Score(item); }));
+}
+
+void MeasurementStream::Score(const ItemPointer& item) {
+  item->begun = std::chrono::steady_clock::now();
+  const Tensor projection = item->data.Take();
+  const absl::Status values = CheckValues(projection, false, "projection");
+  if (values.ok()) {
+    item->result = call_->session->Measure(projection, cancel());
+  } else {
+    item->result = values;
+  }
+  item->ended = std::chrono::steady_clock::now();
+  Complete(item);
+}
+
+bool MeasurementStream::FeedOne() {
+  const auto& projections = call_->header.inline_projections().projections();
+  {
+    std::lock_guard lock(mutex_);
+    if (source_ended_) return false;
+  }
+  if (next_inline_ == projections.size()) {
+    SourceEnded(true);
+    return false;
+  }
+  if (!window_.AskRoom()) return false;
+  const int position = next_inline_++;
+  const v1::Projection& projection = projections[position];
+  const ItemPointer item = NewItem(projection);
+  const std::string field = StrCat("header.inline_projections.projections[", position, "]");
+  const absl::Status opened = Open(projection, field, item.get());
+  tally_.Consumed();
+  tally_.BytesReceived(static_cast<int64_t>(projection.inline_data().size()));
+  if (opened.ok()) {
+    Ready(item);
+  } else {
+    Refuse(item, opened);
+  }
+  return true;
+}
+
+void MeasurementStream::FeedInline() {
+  std::unique_lock lock(mutex_);
+  feed_again_ = true;
+  if (feeding_) return;  // whoever is at it looks again
+  feeding_ = true;
+  while (std::exchange(feed_again_, false)) {
+    lock.unlock();
+    while (FeedOne()) {
+    }
+    lock.lock();
+  }
+  feeding_ = false;
+}
+
+void MeasurementStream::Refuse(const ItemPointer& item, const absl::Status& status) {
+  item->data = TensorReceiver();
+  item->extra.Release();
+  item->result = status;
+  Complete(item);
+}
+
+void MeasurementStream::Complete(const ItemPointer& item) {
+  window_.Complete(item, [this](const ItemPointer& next) { Deliver(next); });
+  FinishIfDone();
+}
+
+void MeasurementStream::Deliver(const ItemPointer& item) {
+  if (cancel()->cancelled()) return;
+  if (!item->result.ok() && EndsStream(item->result.status())) {
+    return Fail(AsWireError(item->result.status(), call_->header));
+  }
+  auto answer = MakeAnswer(*call_, server_->limits, item.get());
+  if (!answer.ok()) return Fail(answer.status());
+  const bool failed = answer->failed();
+  if (failed) {
+    tally_.Refused(answer->item.error().error());
+  } else {
+    tally_.Scored(*call_, *item);
+  }
+  item->extra.Release();
+  Answer(*std::move(answer));
+  SendProgress();
+  if (failed && call_->header.execution().on_error() == v1::ON_ERROR_STOP) {
+    dropping_ = true;
+    window_.Abandon();
+    SourceEnded(false);
+  }
+}
+
+void MeasurementStream::Answer(ProjectionAnswer answer) {
+  tally_.BytesSent(answer.payload_bytes);
+  if (single_ == nullptr) {
+    return Send(AnswerProducer(std::move(answer), [this] { AnswerWritten(); }));
+  }
+  single_bytes_ += static_cast<int64_t>(answer.item.ByteSizeLong()) + 16;
+  single_->add_items()->Swap(&answer.item);
+  if (single_bytes_ + kSummaryBytes > server_->limits.max_message_bytes) {
+    LeaveSingle();
+  } else {
+    AnswerWritten();
+  }
+}
+
+void MeasurementStream::LeaveSingle() {
+  const auto single = std::exchange(single_, nullptr);
+  v1::MeasureResponse accepted;
+  accepted.mutable_accepted()->Swap(single->mutable_accepted());
+  SendFrame(std::move(accepted));
+  const int items = single->items_size();
+  for (int i = 0; i < items; ++i) {
+    ProjectionAnswer answer;
+    answer.item.Swap(single->mutable_items(i));
+    // All but the last gave up their places when they were kept.
+    Send(AnswerProducer(std::move(answer), [this, last = i + 1 == items] {
+      if (last) AnswerWritten();
+    }));
+  }
+}
+
+void MeasurementStream::AnswerWritten() {
+  if (!window_.Release()) return;
+  if (call_->header.has_inline_projections()) {
+    FeedInline();
+  } else if (!dropping_) {
+    ReadNext();
+  }
+}
+
+void MeasurementStream::SourceEnded(bool complete) {
+  {
+    std::lock_guard lock(mutex_);
+    // An error that stops the stream may come after the source's own end.
+    stream_complete_ = complete && (stream_complete_ || !source_ended_);
+    source_ended_ = true;
+  }
+  FinishIfDone();
+}
+
+void MeasurementStream::FinishIfDone() {
+  bool complete = false;
+  std::string handle;
+  {
+    std::lock_guard lock(mutex_);
+    // Without its input the original side is never built, and there is nothing to wait for.
+    const bool worked = bound_ || !input_complete_;
+    if (!source_ended_ || !worked || finished_ || !window_.drained()) return;
+    if (cancel()->cancelled()) return;  // failed or cancelled: no summary
+    finished_ = true;
+    complete = stream_complete_;
+    handle = call_->stored != nullptr ? call_->stored->handle : kept_handle_;
+  }
+  FinishWith([this, complete, handle](v1::MeasureResponse* response) {
+    v1::MeasureSummary* summary =
+        single_ != nullptr ? single_->mutable_summary() : response->mutable_summary();
+    tally_.WriteSummary(*call_, complete, window_.max_held(), handle, summary);
+    if (single_ != nullptr) response->mutable_single()->Swap(single_.get());
+    return true;
+  });
+}
+
+void MeasurementStream::SendProgress() {
+  const auto interval = call_->progress_interval();
+  if (!interval) return;
+  const auto now = std::chrono::steady_clock::now();
+  {
+    std::lock_guard lock(mutex_);
+    const bool due = !last_progress_ ||
+                     std::chrono::duration<double>(now - *last_progress_).count() >= *interval;
+    if (!due || progress_queued_) return;
+    last_progress_ = now;
+    progress_queued_ = true;
+  }
+  auto frame = std::make_shared<v1::MeasureResponse>();
+  tally_.WriteProgress(*call_, frame->mutable_progress());
+  Send([this, frame, sent = false](v1::MeasureResponse* out) mutable {
+    if (!std::exchange(sent, true)) {
+      out->Swap(frame.get());
+      return true;
+    }
+    std::lock_guard lock(mutex_);
+    progress_queued_ = false;
+    return false;
+  });
+}
+
+}  // namespace tenon::server

@@ -1,0 +1,72 @@
+// What a measurement tells about itself.
+
+#ifndef TENON_SERVER_MEASUREMENT_REPORT_H_
+#define TENON_SERVER_MEASUREMENT_REPORT_H_
+
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backends/measurement/session.h"
+#include "server/measurement_request.h"
+#include "server/measurement_window.h"
+#include "server/metrics.h"
+#include "tenon/v1/measurement.pb.h"
+
+namespace tenon::server {
+
+// How one projection was measured.
+void WriteRunInfo(const MeasureCall& call, const ProjectionItem& item, v1::RunInfo* out);
+
+// Counts and clocks of one call. Thread-safe.
+class MeasureTally {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  explicit MeasureTally(Metrics* metrics) : metrics_(metrics) {}
+
+  // The stations of a call, each told once, in this order.
+  void Accepted();
+  void Started();        // it left the queue
+  void InputComplete();  // data set and labels are there
+  void BindBegan();
+  void BindEnded(const measurement::RunInfo& original);
+
+  void BytesReceived(int64_t bytes);
+  void BytesSent(int64_t bytes);
+  void Consumed();  // a projection came in full
+  void Scored(const MeasureCall& call, const ProjectionItem& item);
+  void Refused(const v1::ErrorDetail& error);  // a projection's item_error
+
+  // Everything up to now.
+  void WriteProgress(const MeasureCall& call, v1::MeasureProgress* out) const;
+  void WriteSummary(const MeasureCall& call, bool complete, int max_in_flight,
+                    const std::string& dataset_handle, v1::MeasureSummary* out) const;
+  double elapsed_seconds() const;  // since the header came
+  double queue_seconds() const;
+
+ private:
+  // With mutex_ held.
+  void WriteTiming(const MeasureCall& call, v1::Timing* out) const;
+  void WriteReport(const MeasureCall& call, int max_in_flight, v1::MeasureReport* out) const;
+
+  Metrics* const metrics_;
+  const Clock::time_point header_ = Clock::now();
+  mutable std::mutex mutex_;
+  Clock::time_point accepted_, started_, input_complete_, bind_began_;
+  bool is_started_ = false, is_input_complete_ = false, bind_begun_ = false, bound_ = false;
+  measurement::RunInfo original_;
+  int64_t bytes_received_ = 0, bytes_sent_ = 0;
+  int64_t consumed_ = 0, scored_ = 0, refused_ = 0;
+  double resource_seconds_ = 0, metric_seconds_ = 0, scoring_seconds_ = 0;
+  double first_seconds_ = 0, further_seconds_ = 0;
+  std::vector<double> spec_seconds_;
+  std::vector<v1::TimelineEvent> timeline_;
+  std::vector<v1::ErrorCount> errors_;
+};
+
+}  // namespace tenon::server
+
+#endif  // TENON_SERVER_MEASUREMENT_REPORT_H_

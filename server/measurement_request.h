@@ -1,0 +1,75 @@
+// The header of a Measure call, checked and admitted.
+
+#ifndef TENON_SERVER_MEASUREMENT_REQUEST_H_
+#define TENON_SERVER_MEASUREMENT_REQUEST_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "backends/core/tensor.h"
+#include "backends/measurement/registry.h"
+#include "backends/measurement/session.h"
+#include "backends/plugin/provider.h"
+#include "server/admission.h"
+#include "server/content_store.h"
+#include "server/state.h"
+#include "server/tensor_receiver.h"
+#include "tenon/v1/measurement.pb.h"
+
+namespace tenon::server {
+
+// Everything that a header says, with its memory reserved. Not thread-safe: filled on the stream's
+// reading thread, then read by the workers.
+struct MeasureCall {
+  // Without the bytes of data set, labels and inline projections.
+  v1::MeasureHeader header;
+  std::string request_id;
+
+  TensorSpec dataset_spec;                      // [n, d]
+  std::shared_ptr<const StoredContent> stored;  // the data set, if it came by handle
+  TensorReceiver dataset;                       // the data set otherwise; complete when inline
+  bool keep_dataset = false;
+
+  bool needs_labels = false, labels_follow = false;
+  measurement::Labels labels;  // all of them, unless they follow
+
+  std::vector<measurement::RawSpec> specs;
+  measurement::SessionOptions options;
+  std::shared_ptr<plugin::Provider> provider;
+  std::unique_ptr<measurement::Session> session;
+
+  Reservation dataset_reservation;  // the bytes as they come from the wire
+  Reservation reservation;          // the rest of the planned peak
+  v1::MeasureMemoryPlan memory;
+  int64_t projection_buffer_bytes = 0;  // planned for the wire form of one projection
+  v1::GrantedLimits granted;
+  double setup_seconds = 0;  // planning
+
+  int64_t rows() const { return dataset_spec.shape[0]; }
+  std::optional<double> progress_interval() const;
+  bool brief() const { return header.result().report_detail() == v1::REPORT_DETAIL_BRIEF; }
+  // Whether the answer may be a single frame (measurement.proto).
+  bool may_be_single() const;
+
+  // Labels that came in frames: plans anew with them. BAD_LABELS, LABELS_REQUIRED.
+  absl::Status UseLabels(measurement::Labels all);
+};
+
+// Checks all of `header`, plans, reserves the memory, and takes that of the data set. Errors have
+// fields of the header; see the contract for their reasons. Does no work of request size besides
+// copying inline data.
+absl::StatusOr<std::unique_ptr<MeasureCall>> AdmitMeasure(v1::MeasureHeader header,
+                                                          ServerState* state);
+
+void WriteAccepted(const MeasureCall& call, v1::MeasureAccepted* accepted);
+
+// A new random id.
+std::string NewRequestId();
+
+}  // namespace tenon::server
+
+#endif  // TENON_SERVER_MEASUREMENT_REQUEST_H_

@@ -1,0 +1,19 @@
+// MeasurementService of the contract.
+
+#ifndef TENON_SERVER_MEASUREMENT_SERVICE_H_
+#define TENON_SERVER_MEASUREMENT_SERVICE_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+
+#include "server/state.h"
+
+namespace tenon::server {
+
+// `state` outlives the service.
+std::unique_ptr<grpc::Service> MakeMeasurementService(ServerState* state);
+
+}  // namespace tenon::server
+
+#endif  // TENON_SERVER_MEASUREMENT_SERVICE_H_

@@ -1,0 +1,329 @@
+// The reader's side of a measurement: the state table, checks, buffers.
+
+#include "server/measurement_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/core/error.h"
+#include "backends/core/utf8.h"
+#include "server/logging.h"
+#include "server/measurement_codec.h"
+
+namespace tenon::server {
+namespace {
+
+std::string_view FrameName(v1::MeasureRequest::FrameCase frame) {
+  switch (frame) {
+    case v1::MeasureRequest::kHeader:
+      return "header";
+    case v1::MeasureRequest::kDatasetChunk:
+      return "dataset_chunk";
+    case v1::MeasureRequest::kLabels:
+      return "labels";
+    case v1::MeasureRequest::kProjection:
+      return "projection";
+    case v1::MeasureRequest::kProjectionChunk:
+      return "projection_chunk";
+    case v1::MeasureRequest::kStop:
+      return "stop";
+    case v1::MeasureRequest::FRAME_NOT_SET:
+      break;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string_view MeasurementStream::StateName(State state) {
+  static constexpr std::string_view kNames[] = {"START",   "DATASET",    "LABELS",
+                                                "IDLE",    "PROJECTION", "SKIPPING",
+                                                "SERVING", "STOPPED",    "CLOSED"};
+  return kNames[static_cast<int>(state)];
+}
+
+MeasurementStream::MeasurementStream(grpc::CallbackServerContext* context, ServerState* state)
+    : BidiStream(context, &state->watchdog), server_(state), tally_(&state->metrics) {
+  server_->metrics.CallBegan(Method::kMeasure);
+}
+
+MeasurementStream::~MeasurementStream() = default;
+
+std::shared_ptr<MeasurementStream> MeasurementStream::Self() {
+  return std::static_pointer_cast<MeasurementStream>(this->shared_from_this());
+}
+
+void MeasurementStream::OnFrame(const v1::MeasureRequest& frame) {
+  if (dropping_) return;
+  const absl::Status status = Dispatch(frame);
+  if (!status.ok()) return Fail(status);
+  ContinueReading();
+}
+
+absl::Status MeasurementStream::Dispatch(const v1::MeasureRequest& frame) {
+  const auto legal_in = [this](std::initializer_list<State> states) {
+    return std::find(states.begin(), states.end(), state_) != states.end();
+  };
+  switch (frame.frame_case()) {
+    case v1::MeasureRequest::kHeader:
+      if (state_ == State::kStart) return OnHeader(received().mutable_header());
+      break;
+    case v1::MeasureRequest::kDatasetChunk:
+      if (state_ == State::kDataset) return OnDatasetChunk(frame.dataset_chunk());
+      break;
+    case v1::MeasureRequest::kLabels:
+      if (state_ == State::kLabels) return OnLabels(frame.labels());
+      break;
+    case v1::MeasureRequest::kProjection:
+      if (legal_in({State::kIdle, State::kSkipping})) return OnProjection(frame.projection());
+      break;
+    case v1::MeasureRequest::kProjectionChunk:
+      if (state_ == State::kProjection) return OnProjectionChunk(frame.projection_chunk());
+      if (state_ == State::kSkipping) return absl::OkStatus();
+      break;
+    case v1::MeasureRequest::kStop:
+      if (legal_in({State::kStart, State::kStopped, State::kClosed})) break;
+      OnStop();
+      return absl::OkStatus();
+    case v1::MeasureRequest::FRAME_NOT_SET:
+      return Error(Reason::kMissingField, "the frame is empty").Field("frame");
+  }
+  return FrameOrderError(StateName(state_), FrameName(frame.frame_case()));
+}
+
+void MeasurementStream::ContinueReading() {
+  const bool needs_room = state_ == State::kIdle || state_ == State::kSkipping;
+  if (!needs_room || window_.AskRoom()) ReadNext();
+}
+
+absl::Status MeasurementStream::OnHeader(v1::MeasureHeader* header) {
+  request_id_ = std::string(
+      Utf8Prefix(header->request_id(), static_cast<size_t>(server_->limits.max_name_bytes)));
+  TENON_ASSIGN_OR_RETURN(call_, AdmitMeasure(std::move(*header), server_));
+  request_id_ = call_->request_id;
+  window_.SetWidth(call_->session->in_flight());
+  const auto position = static_cast<int32_t>(server_->executor.queued());
+  if (call_->may_be_single()) single_ = std::make_unique<v1::MeasureSingle>();
+  v1::MeasureResponse response;
+  v1::MeasureAccepted* accepted =
+      single_ != nullptr ? single_->mutable_accepted() : response.mutable_accepted();
+  WriteAccepted(*call_, accepted);
+  accepted->set_queue_position(position);
+  if (const auto deadline = cancel()->deadline()) {
+    const std::chrono::duration<double> left = *deadline - std::chrono::steady_clock::now();
+    accepted->mutable_granted()->set_deadline_seconds(std::max(0.0, left.count()));
+  }
+  tally_.Accepted();
+  TENON_RETURN_IF_ERROR(server_->executor.Submit(StartTask()));
+  if (single_ == nullptr) SendFrame(std::move(response));
+  if (call_->stored == nullptr && !call_->dataset.complete()) {
+    state_ = State::kDataset;
+    return absl::OkStatus();
+  }
+  if (call_->stored == nullptr) tally_.BytesReceived(call_->dataset.size_bytes());
+  return EndOfDataset();
+}
+
+absl::Status MeasurementStream::OnDatasetChunk(const v1::TensorChunk& chunk) {
+  TENON_RETURN_IF_ERROR(CheckTurn(chunk, 0, "dataset_chunk"));
+  const absl::Status accepted = call_->dataset.Accept(chunk, server_->limits.max_chunk_bytes);
+  if (!accepted.ok()) return PrefixFields(accepted, "dataset_chunk.");
+  tally_.BytesReceived(static_cast<int64_t>(chunk.data().size()));
+  if (call_->dataset.complete()) return EndOfDataset();
+  SendProgress();
+  return absl::OkStatus();
+}
+
+absl::Status MeasurementStream::EndOfDataset() {
+  if (call_->labels_follow) {
+    state_ = State::kLabels;
+    return absl::OkStatus();
+  }
+  EndOfInput();
+  return absl::OkStatus();
+}
+
+absl::Status MeasurementStream::OnLabels(const v1::Labels& part) {
+  if (part.values_case() == v1::Labels::kStrings) {
+    // Numbers are in the plan already; texts are as long as they are.
+    const auto bytes = static_cast<int64_t>(part.ByteSizeLong()) +
+                       part.strings().values_size() * static_cast<int64_t>(sizeof(std::string));
+    TENON_ASSIGN_OR_RETURN(Reservation reservation, server_->budget.Reserve(bytes));
+    label_reservations_.push_back(std::move(reservation));
+  }
+  TENON_RETURN_IF_ERROR(AppendLabels(part, call_->rows(), "labels", &labels_));
+  if (LabelCount(labels_) == call_->rows()) EndOfInput();
+  return absl::OkStatus();
+}
+
+void MeasurementStream::EndOfInput() {
+  tally_.InputComplete();
+  state_ = call_->header.has_inline_projections() ? State::kServing : State::kIdle;
+  {
+    std::lock_guard lock(mutex_);
+    input_complete_ = true;
+  }
+  BindIfReady();
+}
+
+MeasurementStream::ItemPointer MeasurementStream::NewItem(const v1::Projection& projection) {
+  auto item = std::make_shared<ProjectionItem>();
+  item->index = projection.index();
+  item->name = std::string(
+      Utf8Prefix(projection.name(), static_cast<size_t>(server_->limits.max_name_bytes)));
+  window_.Add(item);
+  return item;
+}
+
+absl::Status MeasurementStream::ReserveExtra(const TensorSpec& spec, ProjectionItem* item) {
+  TENON_ASSIGN_OR_RETURN(const int64_t wire, CheckedByteCount(spec));
+  TENON_ASSIGN_OR_RETURN(const int64_t copy,
+                         CheckedByteCount({call_->options.compute_dtype, spec.shape}));
+  TENON_ASSIGN_OR_RETURN(const int64_t planned_copy,
+                         CheckedByteCount({call_->options.compute_dtype,
+                                           {call_->rows(), call_->options.max_embedded_columns}}));
+  const int64_t budget = call_->granted.memory_budget_bytes();
+  // Each is checked by itself first: their sum may not fit in 63 bits.
+  const int64_t buffer = std::max<int64_t>(0, wire - call_->projection_buffer_bytes);
+  const int64_t widened = std::max<int64_t>(0, copy - planned_copy);
+  if (buffer == 0 && widened == 0) return absl::OkStatus();
+  const int64_t left = budget - call_->memory.total_bytes();
+  if (buffer > left || widened > left - buffer) {
+    return Error(Reason::kExceedsMemoryBudget,
+                 StrCat("the projection has ", spec.shape[1], " columns; the plan leaves ", left,
+                        " bytes of the budget of ", budget))
+        .Meta("budget_bytes", budget)
+        .Meta("columns", spec.shape[1]);
+  }
+  TENON_ASSIGN_OR_RETURN(item->extra, server_->budget.Reserve(buffer + widened));
+  return absl::OkStatus();
+}
+
+absl::Status MeasurementStream::Open(const v1::Projection& projection, const std::string& field,
+                                     ProjectionItem* item) {
+  const auto name_bytes = static_cast<int64_t>(projection.name().size());
+  if (name_bytes > server_->limits.max_name_bytes) {
+    return Error(Reason::kBadParameter, StrCat("the name has ", name_bytes, " bytes; at most ",
+                                               server_->limits.max_name_bytes, " are taken"))
+        .Field(StrCat(field, ".name"))
+        .Meta("limit_bytes", server_->limits.max_name_bytes)
+        .Meta("actual_bytes", name_bytes);
+  }
+  TENON_ASSIGN_OR_RETURN(
+      TensorSpec spec, ReadMatrixSpec(projection.spec(), StrCat(field, ".spec"), server_->limits));
+  if (spec.shape[0] != call_->rows()) {
+    return Error(Reason::kShapeMismatch, StrCat("the projection (ld) has ", spec.shape[0],
+                                                " rows, the data set (hd) ", call_->rows()))
+        .Field(StrCat(field, ".spec.shape[0]"))
+        .Meta("expected_rows", call_->rows())
+        .Meta("actual_rows", spec.shape[0]);
+  }
+  TENON_RETURN_IF_ERROR(AtField(ReserveExtra(spec, item), StrCat(field, ".spec.shape")));
+  const std::string data_field = StrCat(field, ".inline_data");
+  if (projection.has_inline_data()) {
+    TENON_RETURN_IF_ERROR(CheckInlineSize(static_cast<int64_t>(projection.inline_data().size()),
+                                          data_field, server_->limits));
+  }
+  auto data = TensorReceiver::Create(std::move(spec));
+  if (!data.ok()) return AtField(data.status(), StrCat(field, ".spec.shape"));
+  item->data = *std::move(data);
+  item->bytes = item->data.size_bytes();
+  if (!projection.has_inline_data()) return absl::OkStatus();
+  return AtField(item->data.AcceptAll(projection.inline_data()), data_field);
+}
+
+absl::Status MeasurementStream::OnProjection(const v1::Projection& projection) {
+  if (projection.index() != next_index_) {
+    return Error(Reason::kFrameOrder, StrCat("the projection has the index ", projection.index(),
+                                             "; expected ", next_index_))
+        .Field("projection.index")
+        .Meta("state", StateName(state_))
+        .Meta("frame", "projection")
+        .Meta("expected_index", next_index_)
+        .Meta("actual_index", projection.index());
+  }
+  ++next_index_;
+  current_ = NewItem(projection);
+  const absl::Status opened = Open(projection, "projection", current_.get());
+  if (projection.has_inline_data()) {
+    tally_.Consumed();
+    tally_.BytesReceived(static_cast<int64_t>(projection.inline_data().size()));
+  }
+  if (!opened.ok()) {
+    state_ = projection.has_inline_data() ? State::kIdle : State::kSkipping;
+    Refuse(std::exchange(current_, nullptr), opened);
+  } else if (projection.has_inline_data()) {
+    state_ = State::kIdle;
+    Ready(std::exchange(current_, nullptr));
+  } else {
+    state_ = State::kProjection;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MeasurementStream::OnProjectionChunk(const v1::TensorChunk& chunk) {
+  TENON_RETURN_IF_ERROR(CheckTurn(chunk, current_->index, "projection_chunk"));
+  const absl::Status accepted = current_->data.Accept(chunk, server_->limits.max_chunk_bytes);
+  if (!accepted.ok()) {
+    state_ = State::kSkipping;
+    Refuse(std::exchange(current_, nullptr), PrefixFields(accepted, "projection_chunk."));
+    return absl::OkStatus();
+  }
+  tally_.BytesReceived(static_cast<int64_t>(chunk.data().size()));
+  if (current_->data.complete()) {
+    tally_.Consumed();
+    state_ = State::kIdle;
+    Ready(std::exchange(current_, nullptr));
+  }
+  return absl::OkStatus();
+}
+
+void MeasurementStream::Ready(const ItemPointer& item) {
+  item->complete = std::chrono::steady_clock::now();
+  {
+    std::lock_guard lock(mutex_);
+    if (!bound_) {
+      waiting_.push_back(item);
+      return;
+    }
+  }
+  ScoreLater(item);
+}
+
+void MeasurementStream::OnStop() {
+  if (current_ != nullptr) window_.Withdraw(std::exchange(current_, nullptr));
+  state_ = State::kStopped;
+  SourceEnded(false);
+}
+
+void MeasurementStream::OnHalfClose() {
+  switch (state_) {
+    case State::kStart:
+    case State::kDataset:
+    case State::kLabels:
+    case State::kProjection:
+      return Fail(
+          Error(Reason::kTruncatedUpload, StrCat("the stream ended in state ", StateName(state_),
+                                                 ", before everything announced had come"))
+              .Meta("state", StateName(state_)));
+    case State::kIdle:
+    case State::kSkipping:
+      state_ = State::kClosed;
+      return SourceEnded(true);
+    case State::kServing:
+    case State::kClosed:
+      return;
+    case State::kStopped:
+      state_ = State::kClosed;
+      return;
+  }
+}
+
+void MeasurementStream::OnEnd() {
+  const absl::Status status = outcome();
+  const double seconds = tally_.elapsed_seconds();
+  server_->metrics.CallEnded(Method::kMeasure, status, seconds);
+  LogRequest("tenon.v1.MeasurementService/Measure", request_id_, status, seconds);
+}
+
+}  // namespace tenon::server

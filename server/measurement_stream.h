@@ -1,0 +1,137 @@
+// One Measure call.
+
+#ifndef TENON_SERVER_MEASUREMENT_STREAM_H_
+#define TENON_SERVER_MEASUREMENT_STREAM_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/bidi_stream.h"
+#include "server/measurement_answer.h"
+#include "server/measurement_report.h"
+#include "server/measurement_request.h"
+#include "server/measurement_window.h"
+#include "server/state.h"
+#include "tenon/v1/measurement.pb.h"
+
+namespace tenon::server {
+
+// Three sides share this object. The *reader* (gRPC's thread, one frame at a time) keeps to the
+// state table of measurement.proto, checks, and fills buffers. *Workers* (the executor's threads)
+// build the original side, then score up to in_flight projections at once. *Delivery* (whichever
+// thread completes the oldest projection) sends answers in order of arrival. The next projection is
+// read only when an answer has been written and made room.
+class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::MeasureResponse> {
+ public:
+  MeasurementStream(grpc::CallbackServerContext* context, ServerState* state);
+  ~MeasurementStream() override;
+
+ private:
+  using ItemPointer = ProjectionWindow::ItemPointer;
+  // The states of measurement.proto.
+  enum class State {
+    kStart,
+    kDataset,
+    kLabels,
+    kIdle,
+    kProjection,
+    kSkipping,
+    kServing,
+    kStopped,
+    kClosed
+  };
+  static std::string_view StateName(State state);
+
+  // The reader's side.
+  void OnFrame(const v1::MeasureRequest& frame) override;
+  void OnHalfClose() override;
+  absl::Status Dispatch(const v1::MeasureRequest& frame);
+  absl::Status OnHeader(v1::MeasureHeader* header);
+  absl::Status OnDatasetChunk(const v1::TensorChunk& chunk);
+  absl::Status OnLabels(const v1::Labels& part);
+  absl::Status OnProjection(const v1::Projection& projection);
+  absl::Status OnProjectionChunk(const v1::TensorChunk& chunk);
+  void OnStop();
+  absl::Status EndOfDataset();
+  void EndOfInput();  // data set and labels are there
+  void ContinueReading();
+  absl::Status ReserveExtra(const TensorSpec& spec, ProjectionItem* item);
+  // A buffer for the projection, filled if its bytes stand inside. Errors are the projection's.
+  absl::Status Open(const v1::Projection& projection, const std::string& field,
+                    ProjectionItem* item);
+  ItemPointer NewItem(const v1::Projection& projection);
+  void Ready(const ItemPointer& item);
+
+  // The workers' side.
+  template <typename Work>
+  std::function<void()> OnExecutor(Work work);
+  std::function<void()> StartTask();
+  void Start();
+  void BindIfReady();
+  void Bind();
+  absl::Status BindDataset();
+  void ScoreLater(const ItemPointer& item);
+  absl::Status KeepDataset();
+  void Score(const ItemPointer& item);
+  void FeedInline();  // the source that is not the client
+  bool FeedOne();
+
+  // Delivery.
+  void Complete(const ItemPointer& item);
+  void Refuse(const ItemPointer& item, const absl::Status& status);
+  void Deliver(const ItemPointer& item);
+  void Answer(ProjectionAnswer answer);
+  void AnswerWritten();
+  void LeaveSingle();  // the answer does not fit in one message
+  void SourceEnded(bool complete);
+  void FinishIfDone();
+  void SendProgress();
+
+  void OnEnd() override;
+  std::shared_ptr<MeasurementStream> Self();
+
+  ServerState* const server_;
+  MeasureTally tally_;
+  ProjectionWindow window_;
+
+  // The reader's own.
+  State state_ = State::kStart;
+  std::string request_id_;  // for the log, also of a refused header
+  ItemPointer current_;
+  int64_t next_index_ = 0;
+  measurement::Labels labels_;
+  std::vector<Reservation> label_reservations_;
+
+  // Set by the reader at the header, or before the workers come.
+  std::unique_ptr<MeasureCall> call_;
+
+  // Delivery's own: the single frame, while it may still become one.
+  std::unique_ptr<v1::MeasureSingle> single_;
+  int64_t single_bytes_ = 0;
+
+  std::atomic<bool> dropping_{false};  // ON_ERROR_STOP: what comes is ignored
+
+  mutable std::mutex mutex_;
+  bool started_ = false, input_complete_ = false, binding_ = false, bound_ = false;
+  std::vector<ItemPointer> waiting_;  // complete before the original side was built
+  bool feeding_ = false, feed_again_ = false;
+  int next_inline_ = 0;
+  bool source_ended_ = false, stream_complete_ = false, finished_ = false;
+  std::string kept_handle_;
+  std::optional<std::chrono::steady_clock::time_point> last_progress_;
+  bool progress_queued_ = false;
+};
+
+}  // namespace tenon::server
+
+#endif  // TENON_SERVER_MEASUREMENT_STREAM_H_

@@ -1,0 +1,46 @@
+// Which providers a server has, and how they get warm.
+
+#ifndef TENON_SERVER_PROVIDER_SETUP_H_
+#define TENON_SERVER_PROVIDER_SETUP_H_
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "backends/plugin/abi.h"
+#include "server/state.h"
+
+namespace tenon::server {
+
+// A provider that can be started: its name, its interface table, and its options.
+struct ProviderSource {
+  std::string name;
+  const tenon_provider_api* api = nullptr;
+  std::string options;
+};
+
+// "cpu" and "reference".
+std::vector<ProviderSource> InTreeProviders();
+
+// Enters every wanted name into the registry, in order, as STARTING, and "cuda:0" as absent, with
+// the reason. BAD_PARAMETER, field "providers", for a name that no source has or that comes twice.
+absl::Status DeclareProviders(const std::vector<std::string>& names,
+                              const std::vector<ProviderSource>& sources,
+                              ProviderRegistry* registry);
+
+// Creates and warms all declared providers side by side and returns when all are warm or have
+// failed; the registry then tells which. Calls `changed` after each, from the thread that warmed
+// it.
+void WarmProviders(const std::vector<ProviderSource>& sources, ProviderRegistry* registry,
+                   const std::function<void()>& changed);
+
+// How an entry of the registry stands.
+enum class ProviderCondition { kAbsent, kStarting, kReady, kFailed };
+ProviderCondition ConditionOf(const ProviderRegistry::Entry& entry);
+std::string_view ConditionName(ProviderCondition condition);
+
+}  // namespace tenon::server
+
+#endif  // TENON_SERVER_PROVIDER_SETUP_H_

@@ -1,0 +1,320 @@
+#include "server/server.h"
+
+#include <grpc/grpc.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+
+#include <algorithm>
+#include <chrono>
+#include <climits>
+
+#include "absl/strings/str_join.h"
+#include "backends/core/error.h"
+#include "server/admin_service.h"
+#include "server/content_store.h"
+#include "server/contraction_service.h"
+#include "server/dataset_service.h"
+#include "server/gauges.h"
+#include "server/job_service.h"
+#include "server/logging.h"
+#include "server/measurement_service.h"
+#include "server/provider_service.h"
+#include "tenon/v1/admin.grpc.pb.h"
+#include "tenon/v1/contraction.grpc.pb.h"
+#include "tenon/v1/dataset.grpc.pb.h"
+#include "tenon/v1/job.grpc.pb.h"
+#include "tenon/v1/measurement.grpc.pb.h"
+#include "tenon/v1/provider.grpc.pb.h"
+
+namespace tenon::server {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How often the way out looks whether work has ended; there is nothing that tells it.
+constexpr std::chrono::milliseconds kPollInterval(10);
+// Calls that are not work (health watches, reflection) are cancelled once no work has been in
+// flight for this long, which leaves the last answers time to get out.
+constexpr std::chrono::milliseconds kQuietPeriod(300);
+
+std::chrono::milliseconds Milliseconds(absl::Duration duration) {
+  return absl::ToChronoMilliseconds(duration);
+}
+int ToMillisecondsArgument(absl::Duration duration) {
+  return static_cast<int>(absl::ToInt64Milliseconds(duration));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Config& config, Parts parts) {
+  std::unique_ptr<Server> server(new Server(config, std::move(parts)));
+  TENON_RETURN_IF_ERROR(DeclareProviders(server->config_.providers, server->parts_.providers,
+                                         &server->state_->providers));
+  TENON_RETURN_IF_ERROR(server->Bind());
+  server->state_->lifecycle.AddListener(
+      [self = server.get()](ServerPhase phase) { self->OnPhase(phase); });
+  server->warm_up_ = std::thread([self = server.get()] { self->WarmUp(); });
+  return server;
+}
+
+Server::Server(const Config& config, Parts parts)
+    : config_(config),
+      parts_(std::move(parts)),
+      state_(std::make_unique<ServerState>(config.memory_budget_bytes, config.concurrent_requests,
+                                           config.max_queued_requests,
+                                           Milliseconds(config.write_stall_timeout))) {
+  state_->limits.max_threads = config.threads;
+  state_->max_concurrent_streams = config.max_concurrent_streams;
+  state_->settings.data_root = config.data_root;
+  state_->settings.scratch_dir = config.scratch_dir;
+  state_->settings.dataset_ttl = absl::ToChronoSeconds(config.dataset_ttl);
+  state_->store = std::make_shared<ContentStore>(&state_->budget, state_->settings.dataset_ttl);
+}
+
+Server::~Server() {
+  if (!warm_up_.joinable()) {  // Start failed
+    if (grpc_ != nullptr) grpc_->Shutdown();
+    return;
+  }
+  Shutdown();
+  Shutdown();
+  Wait();
+  drain_.join();
+  stopper_.join();
+  warm_up_.join();
+}
+
+absl::Status Server::Bind() {
+  if (!config_.metrics.empty()) {
+    TENON_ASSIGN_OR_RETURN(
+        http_, HttpServer::Start(
+                   config_.metrics,
+                   {.ready = [this] { return state_->lifecycle.phase() == ServerPhase::kReady; },
+                    .metrics = [this] { return MetricsText(*state_); }}));
+  }
+  MakeServices();
+  return BuildGrpc();
+}
+
+void Server::MakeServices() {
+  const auto add = [this](const char* name, std::unique_ptr<grpc::Service> service) {
+    services_.emplace_back(name, std::move(service));
+  };
+  ServerState* state = state_.get();
+  add(v1::ProviderService::service_full_name(), MakeProviderService(state));
+  add(v1::ContractionService::service_full_name(), MakeContractionService(state));
+  add(v1::MeasurementService::service_full_name(), MakeMeasurementService(state));
+  add(v1::DatasetService::service_full_name(), MakeDatasetService(state));
+  add(v1::JobService::service_full_name(), MakeJobService(state));
+  add(v1::AdminService::service_full_name(), MakeAdminService(state));
+}
+
+void Server::Configure(grpc::ServerBuilder* builder) {
+  const auto max_message = static_cast<int>(state_->limits.max_message_bytes);
+  builder->SetMaxReceiveMessageSize(max_message);
+  builder->SetMaxSendMessageSize(max_message);
+  const auto argument = [builder](const char* name, int value) {
+    builder->AddChannelArgument(name, value);
+  };
+  // Two servers that silently share a port are a trap.
+  argument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  argument(GRPC_ARG_MAX_CONCURRENT_STREAMS, config_.max_concurrent_streams);
+  argument(GRPC_ARG_KEEPALIVE_TIME_MS, ToMillisecondsArgument(config_.keepalive_time));
+  argument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, ToMillisecondsArgument(config_.keepalive_timeout));
+  argument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  argument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+           ToMillisecondsArgument(config_.keepalive_min_client_interval));
+  if (config_.max_connection_age > absl::ZeroDuration()) {
+    argument(GRPC_ARG_MAX_CONNECTION_AGE_MS, ToMillisecondsArgument(config_.max_connection_age));
+    argument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
+             config_.max_connection_age_grace > absl::ZeroDuration()
+                 ? ToMillisecondsArgument(config_.max_connection_age_grace)
+                 : INT_MAX);
+  }
+  // Only reflection is served by the synchronous pool; it needs no more than this.
+  builder->SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+  builder->SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
+  grpc::ResourceQuota quota("tenond");
+  constexpr int kMaxSyncThreads = 8;
+  quota.SetMaxThreads(kMaxSyncThreads);
+  builder->SetResourceQuota(quota);
+}
+
+absl::Status Server::BuildGrpc() {
+  grpc::EnableDefaultHealthCheckService(true);
+  if (config_.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  Configure(&builder);
+  std::vector<int> ports(config_.listen.size(), 0);
+  for (size_t i = 0; i < config_.listen.size(); ++i) {
+    builder.AddListeningPort(config_.listen[i].text, grpc::InsecureServerCredentials(), &ports[i]);
+  }
+  for (const auto& [name, service] : services_) builder.RegisterService(service.get());
+  if (parts_.extend) parts_.extend(&builder);
+  grpc_ = builder.BuildAndStart();
+  if (grpc_ == nullptr) {
+    const auto failed =
+        std::find_if(ports.begin(), ports.end(), [](int port) { return port <= 0; });
+    const size_t i = failed == ports.end() ? 0 : static_cast<size_t>(failed - ports.begin());
+    return Error(Reason::kBadParameter,
+                 StrCat("--listen: cannot listen on ", config_.listen[i].text,
+                        ": the port is in use or not permitted, or the address is not one of this "
+                        "machine's"))
+        .Field("listen")
+        .Meta("address", config_.listen[i].text);
+  }
+  UpdateHealth();  // all NOT_SERVING before anything else is done
+  for (size_t i = 0; i < ports.size(); ++i) {
+    addresses_.push_back(config_.listen[i].WithPort(ports[i]));
+    if (port_ == 0 && !config_.listen[i].is_unix) port_ = ports[i];
+  }
+  return absl::OkStatus();
+}
+
+void Server::WarmUp() {
+  WarmProviders(parts_.providers, &state_->providers, [this] { UpdateHealth(); });
+  const std::vector<ProviderRegistry::Entry> entries = state_->providers.entries();
+  const bool any = std::any_of(entries.begin(), entries.end(),
+                               [](const auto& entry) { return entry.provider != nullptr; });
+  if (any) {
+    state_->lifecycle.MoveTo(ServerPhase::kReady);  // refused when it is already told to stop
+  } else {
+    Log(LogLevel::kError, "no provider is usable");
+  }
+  {
+    std::lock_guard lock(mutex_);
+    warm_up_done_ = true;
+    warm_up_failed_ = !any;
+  }
+  changed_.notify_all();
+  if (!any) Shutdown();
+}
+
+void Server::SetHealth(const std::string& name, bool serving) {
+  // Watchers are told every time something is set, so only changes are.
+  const auto [known, added] = health_.emplace(name, serving);
+  if (!added && std::exchange(known->second, serving) == serving) return;
+  grpc_->GetHealthCheckService()->SetServingStatus(name, serving);
+}
+
+void Server::UpdateHealth() {
+  std::lock_guard lock(health_mutex_);
+  const ServerPhase phase = state_->lifecycle.phase();
+  const bool serving = phase == ServerPhase::kReady;
+  // Providers get healthy one by one while the server still starts.
+  for (const ProviderRegistry::Entry& entry : state_->providers.entries()) {
+    SetHealth(StrCat("provider/", entry.name),
+              entry.provider != nullptr && (serving || phase == ServerPhase::kStarting));
+  }
+  for (const auto& [name, service] : services_) SetHealth(name, serving);
+  SetHealth("", serving);
+}
+
+void Server::OnPhase(ServerPhase phase) {
+  UpdateHealth();
+  if (phase == ServerPhase::kReady) {
+    Log(LogLevel::kInfo, "ready",
+        {{"address", absl::StrJoin(addresses_, ",")},
+         {"metrics_port", static_cast<int64_t>(metrics_port())}});
+  } else {
+    Log(LogLevel::kInfo, ServerPhaseName(phase), {{"in_flight", state_->metrics.in_flight()}});
+  }
+  // A waiter that has just found its condition false holds the mutex until it waits.
+  { std::lock_guard lock(mutex_); }
+  changed_.notify_all();
+}
+
+bool Server::WaitUntilReady() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock,
+                [this] { return stopped_ || state_->lifecycle.phase() != ServerPhase::kStarting; });
+  return state_->lifecycle.phase() == ServerPhase::kReady;
+}
+
+void Server::Shutdown() {
+  {
+    std::lock_guard lock(mutex_);
+    ++shutdown_calls_;
+    if (!drain_.joinable()) drain_ = std::thread([this] { Drain(); });
+  }
+  changed_.notify_all();
+}
+
+bool Server::Wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return stopped_; });
+  return clean_;
+}
+
+void Server::Drain() {
+  const auto hurried = [this] { return shutdown_calls_ > 1; };
+  if (state_->lifecycle.MoveTo(ServerPhase::kLameDuck)) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, Milliseconds(config_.drain_delay), hurried);
+  }
+  state_->lifecycle.MoveTo(ServerPhase::kDraining);
+  StopGrpc();
+
+  std::unique_lock lock(mutex_);
+  const auto finished = [this] { return grpc_stopped_ && warm_up_done_; };
+  const auto limit = Clock::now() + Milliseconds(config_.kill_limit);
+  while (!(finished() && Idle()) && Clock::now() < limit) changed_.wait_for(lock, kPollInterval);
+  const bool ended = finished() && Idle();
+  const bool clean = ended && !warm_up_failed_;
+  lock.unlock();
+  if (!ended) LogStuck();
+  state_->lifecycle.MoveTo(ServerPhase::kStopped);
+  lock.lock();
+  stopped_ = true;
+  clean_ = clean;
+  lock.unlock();
+  changed_.notify_all();
+}
+
+void Server::StopGrpc() {
+  bool hurried;
+  {
+    std::lock_guard lock(mutex_);
+    hurried = shutdown_calls_ > 1;
+  }
+  const auto grace = hurried ? std::chrono::milliseconds(0) : Milliseconds(config_.grace_period);
+  const auto deadline = Clock::now() + grace;
+  // On a thread of its own, because it returns only when all handlers have: a stuck one would hold
+  // the way out for ever.
+  stopper_ = std::thread([this, grace] {
+    grpc_->Shutdown(std::chrono::system_clock::now() + grace);
+    {
+      std::lock_guard lock(mutex_);
+      grpc_stopped_ = true;
+    }
+    changed_.notify_all();
+  });
+  std::unique_lock lock(mutex_);
+  auto last_busy = Clock::now();
+  while (!grpc_stopped_ && shutdown_calls_ < 2 && Clock::now() < deadline) {
+    if (!Idle()) last_busy = Clock::now();
+    if (Clock::now() - last_busy >= kQuietPeriod) break;
+    changed_.wait_for(lock, kPollInterval);
+  }
+  const bool done = grpc_stopped_;
+  lock.unlock();
+  if (!done) grpc_server_cancel_all_calls(grpc_->c_server());
+}
+
+bool Server::Idle() const {
+  return state_->metrics.in_flight() == 0 && state_->executor.queued() == 0 &&
+         state_->executor.running() == 0;
+}
+
+void Server::LogStuck() const {
+  for (const MethodStatistics& method : state_->metrics.Statistics()) {
+    if (method.in_flight == 0) continue;
+    Log(LogLevel::kError, "stuck calls",
+        {{"method", method.method}, {"in_flight", method.in_flight}});
+  }
+  Log(LogLevel::kError, "work did not end within the kill limit",
+      {{"running", static_cast<int64_t>(state_->executor.running())},
+       {"queued", static_cast<int64_t>(state_->executor.queued())}});
+}
+
+}  // namespace tenon::server

@@ -1,0 +1,100 @@
+// What all services of one server share.
+
+#ifndef TENON_SERVER_STATE_H_
+#define TENON_SERVER_STATE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "backends/plugin/provider.h"
+#include "server/admission.h"
+#include "server/executor.h"
+#include "server/lifecycle.h"
+#include "server/metrics.h"
+#include "server/write_watchdog.h"
+
+namespace tenon::server {
+
+class ContentStore;  // server/content_store.h
+
+// Limits on what a message or a request may hold; told by GetServerInfo.
+struct Limits {
+  int64_t max_message_bytes = (int64_t{4} << 20) + (int64_t{64} << 10);  // either direction
+  int64_t max_chunk_bytes = (int64_t{4} << 20) - (int64_t{1} << 10);     // payload of one chunk
+  int64_t default_chunk_bytes = int64_t{1} << 20;
+  int64_t max_inline_bytes = int64_t{64} << 10;  // of one tensor, exclusive
+  int64_t max_operands = 100'000;
+  int64_t max_rank = 1024;
+  int64_t max_name_bytes = 1024;  // an index, request or projection name
+  int64_t max_specs = 1000;       // measures of one request
+  int64_t max_in_flight = 64;     // projections
+  int64_t max_threads = 0;        // per request; set at start
+};
+
+// The providers of a server: each one warm, or with the reason why not. Thread-safe.
+class ProviderRegistry {
+ public:
+  struct Entry {
+    std::string name;                            // "cpu", "reference", "cuda:0"
+    std::shared_ptr<plugin::Provider> provider;  // warm; null when it can't be used (yet)
+    absl::Status absence;                        // why not: STARTING while it warms up
+  };
+
+  // Adds an entry, or replaces the one of the same name.
+  void Set(Entry entry);
+  // A copy, in the order in which the names were added.
+  std::vector<Entry> entries() const;
+
+  // One provider. "auto" and "" mean "cpu". UNKNOWN_PROVIDER lists the known names; an absent one
+  // is refused with its reason.
+  absl::StatusOr<std::shared_ptr<plugin::Provider>> Find(const std::string& name) const;
+  // A request's list, in order; empty means "cpu". Also refuses repetition. Fields "providers[i]".
+  absl::StatusOr<std::vector<std::shared_ptr<plugin::Provider>>> Resolve(
+      const std::vector<std::string>& names) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Entry> entries_;
+};
+
+// What of the configuration the services read.
+struct ServiceSettings {
+  std::string data_root;    // canonical path of server-side files; empty: none may be read
+  std::string scratch_dir;  // for temporary files; empty: none may be written
+  std::chrono::seconds dataset_ttl{3600};
+};
+
+// Owned by the server, outlives all streams.
+struct ServerState {
+  ServerState(int64_t memory_budget_bytes, int concurrent_requests, int64_t max_queued_requests,
+              std::chrono::milliseconds write_stall_limit)
+      : max_queued_requests(max_queued_requests),
+        write_stall_limit(write_stall_limit),
+        budget(memory_budget_bytes),
+        watchdog(write_stall_limit),
+        executor(concurrent_requests, static_cast<size_t>(max_queued_requests)) {}
+
+  Limits limits;
+  ServiceSettings settings;
+  int64_t max_queued_requests = 0;
+  std::chrono::milliseconds write_stall_limit{0};
+  int max_concurrent_streams = 0;  // per connection
+  std::chrono::system_clock::time_point start_time = std::chrono::system_clock::now();
+  ProviderRegistry providers;
+  Lifecycle lifecycle;
+  Metrics metrics;
+  MemoryBudget budget;
+  WriteWatchdog watchdog;
+  std::shared_ptr<ContentStore> store;  // data sets and tensors by content
+  Executor executor;                    // last: its tasks use all of the above
+};
+
+}  // namespace tenon::server
+
+#endif  // TENON_SERVER_STATE_H_

@@ -1,0 +1,83 @@
+#include "server/tensor_receiver.h"
+
+#include <cstring>
+#include <utility>
+
+#include "backends/core/crc32c.h"
+#include "backends/core/error.h"
+
+namespace tenon::server {
+
+absl::StatusOr<TensorReceiver> TensorReceiver::Create(TensorSpec spec) {
+  TENON_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(std::move(spec)));
+  return TensorReceiver(std::move(tensor));
+}
+
+absl::Status TensorReceiver::Accept(const v1::TensorChunk& chunk, int64_t max_chunk_bytes) {
+  const auto bytes = static_cast<int64_t>(chunk.data().size());
+  if (bytes == 0) return Error(Reason::kMissingField, "the chunk has no bytes").Field("data");
+  if (chunk.offset_bytes() != received_bytes_) {
+    return Error(Reason::kChunkOrder, StrCat("the chunk starts at byte ", chunk.offset_bytes(),
+                                             "; expected ", received_bytes_, " of ", size_bytes()))
+        .Field("offset_bytes")
+        .Meta("expected_offset_bytes", received_bytes_)
+        .Meta("actual_offset_bytes", chunk.offset_bytes());
+  }
+  if (bytes > max_chunk_bytes) {
+    return Error(Reason::kChunkOverflow, StrCat("the chunk has ", bytes, " bytes; at most ",
+                                                max_chunk_bytes, " are granted"))
+        .Field("data")
+        .Meta("limit_bytes", max_chunk_bytes)
+        .Meta("actual_bytes", bytes);
+  }
+  if (bytes > size_bytes() - received_bytes_) {
+    return Error(Reason::kChunkOverflow, StrCat("the chunk reaches byte ", received_bytes_ + bytes,
+                                                "; the tensor has only ", size_bytes()))
+        .Field("data")
+        .Meta("expected_bytes", size_bytes())
+        .Meta("actual_bytes", received_bytes_ + bytes);
+  }
+  if (chunk.has_crc32c()) {
+    const uint32_t actual = Crc32c(chunk.data());
+    if (actual != chunk.crc32c()) {
+      return Error(Reason::kChecksumMismatch,
+                   StrCat("the chunk at byte ", received_bytes_, " has the CRC-32C ", actual,
+                          ", but ", chunk.crc32c(), " was announced"))
+          .Field("crc32c")
+          .Meta("expected_crc32c", chunk.crc32c())
+          .Meta("actual_crc32c", actual);
+    }
+  }
+  Append(chunk.data());
+  return absl::OkStatus();
+}
+
+absl::Status TensorReceiver::AcceptAll(std::string_view bytes) {
+  if (received_bytes_ != 0) {
+    return Error(Reason::kChunkOrder,
+                 StrCat(received_bytes_, " bytes of this tensor have come before"))
+        .Meta("received_bytes", received_bytes_);
+  }
+  if (static_cast<int64_t>(bytes.size()) != size_bytes()) {
+    return Error(Reason::kShapeMismatch,
+                 StrCat("the tensor has ", size_bytes(), " bytes by its type and shape, but ",
+                        bytes.size(), " came"))
+        .Meta("expected_bytes", size_bytes())
+        .Meta("actual_bytes", bytes.size());
+  }
+  Append(bytes);
+  return absl::OkStatus();
+}
+
+void TensorReceiver::Append(std::string_view bytes) {
+  if (bytes.empty()) return;
+  std::memcpy(tensor_.buffer.data() + received_bytes_, bytes.data(), bytes.size());
+  received_bytes_ += static_cast<int64_t>(bytes.size());
+}
+
+Tensor TensorReceiver::Take() {
+  received_bytes_ = 0;
+  return std::exchange(tensor_, Tensor());
+}
+
+}  // namespace tenon::server

@@ -1,0 +1,64 @@
+// Calls that are answered at once, on gRPC's own thread.
+
+#ifndef TENON_SERVER_UNARY_H_
+#define TENON_SERVER_UNARY_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <new>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "backends/core/error.h"
+#include "server/logging.h"
+#include "server/metrics.h"
+#include "server/status.h"
+
+namespace tenon::server {
+
+// What every call leaves behind: the count, the seconds and a line in the log. The call is in
+// flight from construction to End; End is called once.
+class CallRecord {
+ public:
+  CallRecord(Metrics* metrics, Method method, std::string_view name)
+      : metrics_(metrics), method_(method), name_(name) {
+    metrics_->CallBegan(method_);
+  }
+  void End(const absl::Status& status) {
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    metrics_->CallEnded(method_, status, seconds);
+    LogRequest(name_, "", status, seconds);
+  }
+
+ private:
+  Metrics* const metrics_;
+  const Method method_;
+  const std::string_view name_;  // full name, a literal
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// Runs `answer`, which fills the response and returns a status, and ends the call. `answer` must
+// not wait for anything.
+template <typename Answer>
+grpc::ServerUnaryReactor* AnswerNow(grpc::CallbackServerContext* context, Metrics* metrics,
+                                    Method method, std::string_view name, Answer&& answer) {
+  CallRecord record(metrics, method, name);
+  absl::Status status;
+  try {
+    status = std::forward<Answer>(answer)();
+  } catch (const std::bad_alloc&) {
+    status = Error(Reason::kOverloaded, "there is no memory for the answer")
+                 .Meta("retry_delay_seconds", 1);
+  }
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  record.End(status);
+  reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
+}  // namespace tenon::server
+
+#endif  // TENON_SERVER_UNARY_H_

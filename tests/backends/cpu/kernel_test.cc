@@ -1,0 +1,275 @@
+// Each implementation of the cpu provider, by itself.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "backends/core/error.h"
+#include "backends/cpu/provider.h"
+#include "oneapi/tbb/global_control.h"
+#include "tests/backends/cpu/provider_run.h"
+#include "tests/backends/cpu/random_step.h"
+
+namespace tenon::testing {
+namespace {
+
+constexpr tenon_mode M(int64_t extent, int64_t a, int64_t b, int64_t c) {
+  return {extent, a, b, c};
+}
+
+using Group = std::vector<tenon_mode>;
+
+// One step from operands to the result; `slices` of them are summed, each shifting A by one.
+struct OneStep {
+  OneStep(int32_t dtype, const Group& batch, const Group& m, const Group& n, const Group& k,
+          int64_t slices = 1)
+      : builder(dtype) {
+    const tenon_slice_term term = {builder.AddSliced(slices, false), 0, 1};
+    builder.AddContract(TENON_PHASE_SLICE, 1, builder.Operand(0, {term}), builder.Operand(1),
+                        ProgramBuilder::In(TENON_SPACE_RESULT), batch, m, n, k);
+  }
+  ProgramBuilder builder;
+};
+
+class KernelTest : public ::testing::TestWithParam<int32_t> {
+ protected:
+  int32_t dtype() const { return GetParam(); }
+
+  // Runs the program with one of the cpu provider's kernels alone, on one thread and on three, and
+  // compares with the oracle; the kernel that ran.
+  std::string Check(const tenon_program& program, int64_t terms, const std::string& options = "") {
+    const tbb::global_control maybe_more_than_cores(tbb::global_control::max_allowed_parallelism,
+                                                    3);
+    const auto provider = MakeProvider("cpu", options);
+    const auto compiled = CompileOrDie(*provider, program, 3);
+    const auto operands = RandomOperands(program, 17);
+    const auto bytes = RunGroup(*compiled, program, operands);
+    EXPECT_TRUE(bytes.ok()) << bytes.status();
+    ExpectOracle(program, operands, *bytes, terms);
+    const auto threaded = RunGroup(*compiled, program, operands, {.threads_per_worker = 3});
+    EXPECT_TRUE(threaded.ok()) << threaded.status();
+    EXPECT_EQ(*threaded, *bytes);
+    return compiled->info().kernels[0];
+  }
+
+  // Random steps on one kernel; how many of them it took.
+  int CheckRandom(const std::string& kernel, bool is_unary, bool accumulate_double = false) {
+    std::mt19937_64 random(5);
+    int taken = 0;
+    for (int round = 0; round < 60; ++round) {
+      SCOPED_TRACE(kernel + " round " + std::to_string(round));
+      const int64_t slices = 1 + round % 3, extent = 3 + round % 5;
+      const RandomStep step = is_unary ? RandomUnary(dtype(), random, extent, slices)
+                                       : RandomContract(dtype(), random, extent, slices);
+      step.builder->set_accumulate_double(accumulate_double);
+      const std::string name = Check(step.builder->Build(), step.terms, "kernels=" + kernel);
+      EXPECT_TRUE(name == kernel || name == "reference") << name;
+      if (name == kernel) ++taken;
+    }
+    return taken;
+  }
+};
+
+TEST_P(KernelTest, RandomElementwise) { EXPECT_GE(CheckRandom("elementwise", false), 5); }
+TEST_P(KernelTest, RandomSmall) { EXPECT_GE(CheckRandom("small", false), 15); }
+TEST_P(KernelTest, RandomGemm) { EXPECT_GE(CheckRandom("gemm", false), 5); }
+TEST_P(KernelTest, RandomPackedGemm) { EXPECT_EQ(CheckRandom("pack+gemm", false), 60); }
+TEST_P(KernelTest, RandomReduce) { EXPECT_GE(CheckRandom("reduce", true), 20); }
+TEST_P(KernelTest, RandomCopy) { EXPECT_GE(CheckRandom("copy", true), 10); }
+TEST_P(KernelTest, RandomReference) { EXPECT_EQ(CheckRandom("reference", false), 60); }
+TEST_P(KernelTest, RandomDoubleSums) {
+  const bool is_single = dtype() == TENON_DTYPE_FLOAT32 || dtype() == TENON_DTYPE_COMPLEX64;
+  EXPECT_EQ(CheckRandom("double sums", false, true), is_single ? 60 : 0);
+}
+
+TEST_P(KernelTest, MatricesInPlaceUseGemm) {
+  constexpr int64_t kM = 70, kN = 50, kK = 90;
+  OneStep row_major(dtype(), {}, {M(kM, kK, 0, kN)}, {M(kN, 0, 1, 1)}, {M(kK, 1, kN, 0)}, 2);
+  EXPECT_EQ(Check(row_major.builder.Build(), 2 * kK), "gemm");
+  OneStep transposed(dtype(), {}, {M(kM, 1, 0, kN)}, {M(kN, 0, kK, 1)}, {M(kK, kM, 1, 0)}, 2);
+  EXPECT_EQ(Check(transposed.builder.Build(), 2 * kK), "gemm");
+  OneStep column_major(dtype(), {}, {M(kM, 1, 0, 1)}, {M(kN, 0, 1, kM)}, {M(kK, kM, kN, 0)}, 2);
+  EXPECT_EQ(Check(column_major.builder.Build(), 2 * kK), "gemm");
+  OneStep gaps(dtype(), {}, {M(kM, 2 * kK, 0, 3 * kN)}, {M(kN, 0, 1, 1)}, {M(kK, 1, kN + 5, 0)});
+  EXPECT_EQ(Check(gaps.builder.Build(), kK), "gemm");
+  OneStep batched(dtype(), {M(3, kM * kK, kK * kN, kM * kN)}, {M(kM, kK, 0, kN)}, {M(kN, 0, 1, 1)},
+                  {M(kK, 1, kN, 0)}, 2);
+  EXPECT_EQ(Check(batched.builder.Build(), 2 * kK), "gemm");
+}
+
+TEST_P(KernelTest, MatrixVectorProductsUseGemm) {
+  constexpr int64_t kM = 150, kK = 130;
+  for (const int64_t c_step : {1, 3}) {
+    OneStep by_rows(dtype(), {}, {M(kM, kK, 0, c_step)}, {}, {M(kK, 1, 2, 0)}, 2);
+    EXPECT_EQ(Check(by_rows.builder.Build(), 2 * kK), "gemm");
+    OneStep by_columns(dtype(), {}, {}, {M(kM, 0, 1, c_step)}, {M(kK, 3, kM, 0)}, 2);
+    EXPECT_EQ(Check(by_columns.builder.Build(), 2 * kK), "gemm");
+  }
+  OneStep dot(dtype(), {}, {}, {}, {M(10000, 1, 1, 0)}, 2);
+  EXPECT_EQ(Check(dot.builder.Build(), 20000), "gemm");
+}
+
+// More than one tile along every axis, with short last tiles.
+TEST_P(KernelTest, TilesHaveTails) {
+  constexpr int64_t kM = 530, kN = 541, kK = 5;
+  OneStep in_place(dtype(), {}, {M(kM, kK, 0, kN)}, {M(kN, 0, 1, 1)}, {M(kK, 1, kN, 0)});
+  EXPECT_EQ(Check(in_place.builder.Build(), kK, "kernels=gemm"), "gemm");
+  // No stride is 1, so everything is packed.
+  OneStep packed(dtype(), {}, {M(kM, 2 * kK, 0, 2 * kN)}, {M(kN, 0, 2, 2)}, {M(kK, 2, 2 * kN, 0)},
+                 2);
+  EXPECT_EQ(Check(packed.builder.Build(), 2 * kK, "kernels=pack+gemm"), "pack+gemm");
+  constexpr int64_t kLong = 40000;
+  OneStep long_sum(dtype(), {}, {M(3, 2 * kLong, 0, 8)}, {M(4, 0, 2, 2)}, {M(kLong, 2, 8, 0)});
+  EXPECT_EQ(Check(long_sum.builder.Build(), kLong, "kernels=pack+gemm"), "pack+gemm");
+  OneStep long_rows(dtype(), {}, {M(kLong, 6, 0, 8)}, {M(4, 0, 2, 2)}, {M(3, 2, 8, 0)});
+  EXPECT_EQ(Check(long_rows.builder.Build(), 3, "kernels=pack+gemm"), "pack+gemm");
+  OneStep long_columns(dtype(), {}, {M(3, 8, 0, 2 * kLong)}, {M(kLong, 0, 8, 2)}, {M(4, 2, 2, 0)});
+  EXPECT_EQ(Check(long_columns.builder.Build(), 4, "kernels=pack+gemm"), "pack+gemm");
+}
+
+// Binary loops in mixed order, as quantum circuits have them: tiles are boxes of them.
+TEST_P(KernelTest, ManyShortLoops) {
+  std::mt19937_64 random(11);
+  for (int round = 0; round < 6; ++round) {
+    Group m(6, {2, 0, 0, 0}), n(5, {2, 0, 0, 0}), k(4, {2, 0, 0, 0});
+    const auto lay_out = [&random](std::vector<tenon_mode*> axes, int64_t tenon_mode::*stride) {
+      std::shuffle(axes.begin(), axes.end(), random);
+      int64_t next = 1;
+      for (tenon_mode* axis : axes) {
+        axis->*stride = next;
+        next *= 2;
+      }
+    };
+    const auto join = [](Group& x, Group& y) {
+      std::vector<tenon_mode*> axes;
+      for (Group* group : {&x, &y}) {
+        for (tenon_mode& mode : *group) axes.push_back(&mode);
+      }
+      return axes;
+    };
+    lay_out(join(m, k), &tenon_mode::stride_a);
+    lay_out(join(k, n), &tenon_mode::stride_b);
+    lay_out(join(m, n), &tenon_mode::stride_c);
+    OneStep step(dtype(), {}, m, n, k, 2);
+    const std::string name = Check(step.builder.Build(), 32);
+    EXPECT_TRUE(name == "gemm" || name == "pack+gemm") << name;
+    EXPECT_EQ(Check(step.builder.Build(), 32, "kernels=reference"), "reference");
+  }
+}
+
+TEST_P(KernelTest, SmallTakesWhatTheLibraryDoesBadly) {
+  OneStep tiny(dtype(), {}, {M(4, 4, 0, 4)}, {M(4, 0, 1, 1)}, {M(4, 1, 4, 0)}, 2);
+  EXPECT_EQ(Check(tiny.builder.Build(), 8), "small");
+  // A batch of tiny products.
+  OneStep items(dtype(), {M(1000, 9, 9, 9)}, {M(3, 3, 0, 3)}, {M(3, 0, 1, 1)}, {M(3, 1, 3, 0)});
+  EXPECT_EQ(Check(items.builder.Build(), 3), "small");
+  // The batch is contiguous: vectors run across it.
+  OneStep across(dtype(), {M(3000, 1, 1, 1)}, {M(5, 27000, 0, 18000)}, {M(6, 0, 3000, 3000)},
+                 {M(9, 3000, 18000, 0)});
+  EXPECT_EQ(Check(across.builder.Build(), 9), "small");
+  OneStep skinny(dtype(), {}, {M(5000, 1, 0, 1)}, {M(4, 0, 1, 5000)}, {M(4, 5000, 4, 0)}, 2);
+  EXPECT_EQ(Check(skinny.builder.Build(), 8), "gemm");
+}
+
+TEST_P(KernelTest, ProductsWithoutSums) {
+  OneStep outer(dtype(), {}, {M(300, 1, 0, 70)}, {M(70, 0, 1, 1)}, {}, 2);
+  EXPECT_EQ(Check(outer.builder.Build(), 2), "elementwise");
+  OneStep hadamard(dtype(), {M(3000, 1, 1, 1)}, {}, {}, {});
+  EXPECT_EQ(Check(hadamard.builder.Build(), 1), "elementwise");
+  OneStep transposed(dtype(), {M(60, 1, 90, 90), M(90, 60, 1, 1)}, {}, {}, {}, 3);
+  EXPECT_EQ(Check(transposed.builder.Build(), 3), "elementwise");
+}
+
+TEST_P(KernelTest, UnarySteps) {
+  const auto check = [this](const Group& m, const Group& k, int64_t terms) {
+    ProgramBuilder builder(dtype());
+    builder.AddUnary(TENON_PHASE_SLICE, 0, builder.Operand(0),
+                     ProgramBuilder::In(TENON_SPACE_RESULT), m, k);
+    return Check(builder.Build(), terms);
+  };
+  EXPECT_EQ(check({M(300, 400, 0, 1)}, {M(400, 1, 0, 0)}, 400), "reduce");  // rows
+  EXPECT_EQ(check({M(3000, 1, 0, 1)}, {M(50, 3000, 0, 0)}, 50), "reduce");  // columns
+  EXPECT_EQ(check({}, {M(300, 301, 0, 0)}, 300), "reduce");                 // trace
+  EXPECT_EQ(check({M(300, 301, 0, 1)}, {}, 1), "copy");                     // diagonal
+  EXPECT_EQ(check({M(200, 1, 0, 150), M(150, 200, 0, 1)}, {}, 1), "copy");  // transpose
+  EXPECT_EQ(check({M(5, 20, 0, 40), M(4, 5, 0, 10), M(5, 1, 0, 1)}, {}, 1), "copy");
+}
+
+TEST_P(KernelTest, RefusalsAreReadable) {
+  OneStep step(dtype(), {}, {M(40, 80, 0, 80)}, {M(40, 0, 2, 2)}, {M(40, 2, 80, 0)});
+  const auto provider = MakeProvider("cpu");
+  const auto compiled = CompileOrDie(*provider, step.builder.Build());
+  EXPECT_STREQ(compiled->info().kernels[0], "pack+gemm");
+  EXPECT_STREQ(compiled->info().refusals[0],
+               "empty: no extent is 0; elementwise: an index is summed; small: batch 1 of 40 x 40 "
+               "x 40 is worth library calls, and no batch loop is contiguous; double sums: sums "
+               "are not asked for in double; gemm: not all tensors are matrices in place");
+}
+
+TEST_P(KernelTest, KernelsAreInTheFingerprint) {
+  OneStep step(dtype(), {}, {M(40, 40, 0, 40)}, {M(40, 0, 1, 1)}, {M(40, 1, 40, 0)});
+  const tenon_program& program = step.builder.Build();
+  const auto fingerprint = [&program](const std::string& options) {
+    return CompileOrDie(*MakeProvider("cpu", options), program)->FingerprintHex();
+  };
+  EXPECT_EQ(fingerprint(""), fingerprint("kernels=gemm"));
+  EXPECT_NE(fingerprint(""), fingerprint("kernels=reference"));
+}
+
+// Steps that would run for hours return soon after the flag rises.
+TEST_P(KernelTest, LongStepsStopWhenCancelled) {
+  constexpr int64_t kForever = int64_t{1} << 44;
+  for (const char* kernel : {"small", "gemm", "pack+gemm", "reference", "reduce"}) {
+    SCOPED_TRACE(kernel);
+    ProgramBuilder builder(dtype());
+    // Operands of one element, read again and again.
+    if (std::string(kernel) == "reduce") {
+      builder.AddUnary(TENON_PHASE_SLICE, 0, builder.Operand(0),
+                       ProgramBuilder::In(TENON_SPACE_RESULT), {M(2, 0, 0, 1)},
+                       {M(kForever, 0, 0, 0)});
+    } else if (std::string(kernel) == "pack+gemm") {
+      builder.AddContract(TENON_PHASE_SLICE, 0, builder.Operand(0), builder.Operand(1),
+                          ProgramBuilder::In(TENON_SPACE_RESULT), {}, {M(2, 0, 0, 1)}, {},
+                          {M(kForever, 0, 0, 0)});
+    } else {
+      builder.AddContract(TENON_PHASE_SLICE, 0, builder.Operand(0), builder.Operand(1),
+                          ProgramBuilder::In(TENON_SPACE_RESULT), {M(kForever, 0, 0, 0)},
+                          {M(2, 2, 0, 2)}, {M(2, 0, 1, 1)}, {M(2, 1, 2, 0)});
+    }
+    const tenon_program& program = builder.Build();
+    const auto operands = RandomOperands(program, 1);
+    const auto provider = MakeProvider("cpu", std::string("kernels=") + kernel);
+    const auto compiled = CompileOrDie(*provider, program);
+    EXPECT_STREQ(compiled->info().kernels[0], kernel);
+    plugin::HostMemory memory(INT64_MAX);
+    std::atomic<int32_t> cancel = 0;
+    const tenon_execution_options options = {sizeof(options), 1, 1, 0,
+                                             reinterpret_cast<const int32_t*>(&cancel)};
+    const auto execution = compiled->Begin(memory, Pointers(operands), options);
+    ASSERT_TRUE(execution.ok()) << execution.status();
+    ASSERT_TRUE((*execution)->BindSet(Pointers(operands)).ok());
+    std::vector<char> bytes(program.block_elements * ElementBytes(dtype()));
+    std::thread stopper([&cancel] { cancel = 1; });
+    const absl::Status status = (*execution)->RunGroup(0, 0, 0, 1, bytes.data());
+    stopper.join();
+    EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+  }
+}
+
+TEST(CpuProviderOptionsTest, UnknownKernelsAndOptionsAreRefused) {
+  for (const std::string options : {"kernels=gemm,fast", "threads=3"}) {
+    const auto provider = plugin::Provider::Create(cpu::CpuProviderApi(), options);
+    EXPECT_EQ(GetErrorDetails(provider.status()).reason, Reason::kBadParameter) << options;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes, KernelTest,
+                         ::testing::Values(TENON_DTYPE_FLOAT32, TENON_DTYPE_FLOAT64,
+                                           TENON_DTYPE_COMPLEX64, TENON_DTYPE_COMPLEX128));
+
+}  // namespace
+}  // namespace tenon::testing

@@ -1,0 +1,82 @@
+#include "tests/integration/stream_service.h"
+
+#include "backends/core/error.h"
+#include "tests/integration/raw_call.h"
+
+namespace tenon::testing {
+namespace {
+
+using server::Method;
+
+class Stream final : public server::BidiStream<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  Stream(grpc::GenericCallbackServerContext* context, server::ServerState* state,
+         StreamService* service)
+      : BidiStream(context, &state->watchdog),
+        kind_(context->method()),
+        state_(state),
+        service_(service) {
+    state_->metrics.CallBegan(Method::kContract);
+  }
+
+ private:
+  static bool Flood(grpc::ByteBuffer* out) {
+    *out = ToByteBuffer(std::string(1 << 20, 'x'));
+    return true;
+  }
+
+  void OnFrame(const grpc::ByteBuffer& frame) override {
+    if (kind_ == "/test/flood" || kind_ == "/test/fail") Send(Flood);
+    if (kind_ == "/test/fail") {
+      Fail(Error(Reason::kBadPath, "as asked").Field("header.path"));
+      return;
+    }
+    SendFrame(frame);
+    if (kind_ == "/test/echo") ReadNext();
+  }
+  void OnHalfClose() override { Finish(); }
+  void OnEnd() override {
+    const absl::Status why = cancel()->Check();
+    if (kind_ == "/test/stuck") service_->WaitUntilReleased();
+    state_->metrics.CallEnded(Method::kContract, why, 0);
+    service_->Ended(why);
+  }
+
+  const std::string kind_;
+  server::ServerState* const state_;
+  StreamService* const service_;
+};
+
+}  // namespace
+
+grpc::ServerGenericBidiReactor* StreamService::CreateReactor(
+    grpc::GenericCallbackServerContext* context) {
+  auto stream = std::make_shared<Stream>(context, state_, this);
+  stream->Begin();
+  return stream.get();
+}
+
+std::vector<std::string> StreamService::WaitForEnds(size_t count) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return ends_.size() >= count; });
+  return ends_;
+}
+
+void StreamService::Release() {
+  std::lock_guard lock(mutex_);
+  released_ = true;
+  changed_.notify_all();
+}
+
+void StreamService::WaitUntilReleased() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return released_; });
+}
+
+void StreamService::Ended(const absl::Status& why) {
+  std::lock_guard lock(mutex_);
+  ends_.emplace_back(why.ok() ? "OK" : ReasonName(GetErrorDetails(why).reason));
+  changed_.notify_all();
+}
+
+}  // namespace tenon::testing

@@ -1,0 +1,167 @@
+#include "server/content_store.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+#include <vector>
+
+#include "backends/core/error.h"
+
+namespace tenon::server {
+namespace {
+
+using Kind = ContentStore::Kind;
+using std::chrono::seconds;
+
+Tensor MakeTensor(std::vector<int64_t> shape, uint8_t first, DType dtype = DType::kUint8) {
+  auto tensor = Tensor::Allocate({dtype, std::move(shape)});
+  EXPECT_TRUE(tensor.ok()) << tensor.status();
+  for (int64_t i = 0; i < tensor->buffer.size_bytes(); ++i) {
+    tensor->buffer.as<uint8_t>()[i] = static_cast<uint8_t>(first + i);
+  }
+  return *std::move(tensor);
+}
+
+class ContentStoreTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<const StoredContent> Put(Tensor tensor, ContentStore::PutOptions options = {},
+                                           Kind kind = Kind::kDataset) {
+    auto stored = store_.Put(kind, std::move(tensor), std::move(options), &created_);
+    EXPECT_TRUE(stored.ok()) << stored.status();
+    return stored.ok() ? *stored : nullptr;
+  }
+  Reason GetReason(const std::string& handle, Kind kind = Kind::kDataset) {
+    const auto found = store_.Get(kind, handle);
+    EXPECT_FALSE(found.ok());
+    const ErrorDetails details = GetErrorDetails(found.status());
+    EXPECT_EQ(details.fields.at(0).first, "handle");
+    return details.reason;
+  }
+
+  MemoryBudget budget_{1000};
+  ContentStore::TimePoint now_ = ContentStore::TimePoint(std::chrono::hours(1'000'000));
+  ContentStore store_{&budget_, seconds(100), [this] { return now_; }};
+  bool created_ = false;
+};
+
+TEST(ContentSha256Test, IsThatOfTheContract) {
+  // printf 'tenon-tensor-v1\nuint8\n2,3\n\1\2\3\4\5\6' | sha256sum
+  EXPECT_EQ(ContentSha256(MakeTensor({2, 3}, 1)),
+            "1f4c895390a1690acbf8609a5fc81b0c7435bfb091e62bdeb00110cc2ffc49f7");
+  // printf 'tenon-tensor-v1\nfloat32\n\n\1\2\3\4' | sha256sum: a scalar has no lengths
+  EXPECT_EQ(ContentSha256(MakeTensor({}, 1, DType::kFloat32)),
+            "bd86630d0865704b83a65c9153441ebbd0c1950fe145d58a243e52aadebc83d9");
+}
+
+TEST(ContentSha256Test, TypeAndShapeCount) {
+  EXPECT_NE(ContentSha256(MakeTensor({2, 3}, 1)), ContentSha256(MakeTensor({3, 2}, 1)));
+  EXPECT_NE(ContentSha256(MakeTensor({2, 3}, 1)),
+            ContentSha256(MakeTensor({2, 3}, 1, DType::kInt8)));
+}
+
+TEST_F(ContentStoreTest, TheSameContentIsThereOnce) {
+  const auto first = Put(MakeTensor({10, 10}, 1), {.display_name = "one"});
+  EXPECT_TRUE(created_);
+  EXPECT_EQ(first->handle, "datasets/" + ContentSha256(MakeTensor({10, 10}, 1)));
+  const auto second = Put(MakeTensor({10, 10}, 1), {.display_name = "two"});
+  EXPECT_FALSE(created_);
+  EXPECT_EQ(first, second);
+  EXPECT_EQ(second->display_name, "one");
+  EXPECT_EQ(store_.bytes(), 100);
+  EXPECT_EQ(budget_.reserved_bytes(), 100);
+}
+
+TEST_F(ContentStoreTest, KindsAreApart) {
+  const auto tensor = Put(MakeTensor({10}, 1), {}, Kind::kTensor);
+  EXPECT_EQ(tensor->handle.substr(0, 8), "tensors/");
+  EXPECT_EQ(GetReason(tensor->handle), Reason::kNotFound);
+  EXPECT_EQ(GetReason("datasets/" + tensor->handle.substr(8)), Reason::kNotFound);
+  EXPECT_TRUE(store_.Get(Kind::kTensor, tensor->handle).ok());
+  EXPECT_TRUE(store_.List(Kind::kDataset).empty());
+}
+
+TEST_F(ContentStoreTest, AnExpectedHashIsChecked) {
+  const auto refused = store_.Put(Kind::kTensor, MakeTensor({3}, 1),
+                                  {.expected_sha256 = std::string(64, '0')}, &created_);
+  ASSERT_FALSE(refused.ok());
+  const ErrorDetails details = GetErrorDetails(refused.status());
+  EXPECT_EQ(details.reason, Reason::kChecksumMismatch);
+  EXPECT_EQ(details.fields.at(0).first, "expected_sha256");
+  EXPECT_EQ(details.metadata.at("actual_sha256"), ContentSha256(MakeTensor({3}, 1)));
+  EXPECT_EQ(budget_.reserved_bytes(), 0);
+  std::string upper = ContentSha256(MakeTensor({3}, 1));
+  for (char& digit : upper) digit = static_cast<char>(toupper(digit));
+  Put(MakeTensor({3}, 1), {.expected_sha256 = upper});
+  EXPECT_TRUE(created_);
+}
+
+TEST_F(ContentStoreTest, BytesAreReservedOnce) {
+  auto reservation = budget_.Reserve(600);
+  ASSERT_TRUE(reservation.ok());
+  Put(MakeTensor({600}, 1), {.reservation = *std::move(reservation)});
+  EXPECT_EQ(budget_.reserved_bytes(), 600);
+  const auto refused = store_.Put(Kind::kDataset, MakeTensor({500}, 1), {}, &created_);
+  EXPECT_EQ(GetErrorDetails(refused.status()).reason, Reason::kOverloaded);
+  EXPECT_EQ(budget_.reserved_bytes(), 600);
+  // The same content again gives its own reservation back.
+  auto again = budget_.Reserve(400);
+  Put(MakeTensor({600}, 1), {.reservation = *std::move(again)});
+  EXPECT_EQ(budget_.reserved_bytes(), 600);
+}
+
+TEST_F(ContentStoreTest, ContentExpiresUnlessItIsUsed) {
+  const std::string by_default = Put(MakeTensor({4}, 1))->handle;
+  const std::string longer =
+      Put(MakeTensor({4}, 2), {.ttl = std::chrono::duration<double>(250)})->handle;
+  const std::string longest =
+      Put(MakeTensor({4}, 3), {.ttl = std::chrono::duration<double>(1e300)})->handle;
+  EXPECT_EQ(store_.Describe(Kind::kDataset, longest)->expires, now_ + ContentStore::kMaxTtl);
+  now_ += seconds(99);
+  EXPECT_TRUE(store_.Get(Kind::kDataset, by_default).ok());
+  now_ += seconds(99);
+  EXPECT_TRUE(store_.Describe(Kind::kDataset, by_default).ok());  // no use
+  now_ += seconds(1);
+  EXPECT_EQ(GetReason(by_default), Reason::kNotFound);
+  EXPECT_EQ(store_.bytes(), 8);
+  EXPECT_EQ(budget_.reserved_bytes(), 8);
+  now_ += seconds(51);
+  EXPECT_EQ(GetReason(longer), Reason::kNotFound);
+}
+
+TEST_F(ContentStoreTest, WhatIsInUseOutlivesItsPlace) {
+  auto content = Put(MakeTensor({50}, 1));
+  EXPECT_EQ(store_.Describe(Kind::kDataset, content->handle)->active_uses, 1);
+  const auto other = store_.Get(Kind::kDataset, content->handle);
+  EXPECT_EQ(store_.List(Kind::kDataset).at(0).active_uses, 2);
+  EXPECT_TRUE(store_.Delete(Kind::kDataset, content->handle).ok());
+  EXPECT_EQ(GetErrorDetails(store_.Delete(Kind::kDataset, content->handle)).reason,
+            Reason::kNotFound);
+  EXPECT_EQ(content->tensor.buffer.as<uint8_t>()[49], 50);
+  EXPECT_EQ(budget_.reserved_bytes(), 50);
+}
+
+TEST_F(ContentStoreTest, DeletedBytesAreFree) {
+  const std::string handle = Put(MakeTensor({50}, 1))->handle;
+  EXPECT_TRUE(store_.Delete(Kind::kDataset, handle).ok());
+  EXPECT_EQ(budget_.reserved_bytes(), 0);
+}
+
+TEST_F(ContentStoreTest, ListsTheMostRecentlyUsedFirst) {
+  const std::string a = Put(MakeTensor({4}, 1))->handle;
+  now_ += seconds(1);
+  const std::string b = Put(MakeTensor({4}, 2))->handle;
+  const std::string c = Put(MakeTensor({4}, 3))->handle;
+  now_ += seconds(1);
+  EXPECT_TRUE(store_.Get(Kind::kDataset, a).ok());
+  const auto list = store_.List(Kind::kDataset);
+  ASSERT_EQ(list.size(), 3u);
+  EXPECT_EQ(list[0].handle, a);
+  EXPECT_EQ(list[1].handle, std::min(b, c));
+  EXPECT_EQ(list[2].handle, std::max(b, c));
+  EXPECT_EQ(list[0].created + seconds(2), list[0].last_used);
+}
+
+}  // namespace
+}  // namespace tenon::server

@@ -1,0 +1,79 @@
+#include "server/write_watchdog.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <future>
+
+namespace tenon::server {
+namespace {
+
+constexpr std::chrono::milliseconds kLimit(20);
+
+class FakeStream : public WatchedStream {
+ public:
+  bool WriteStalledSince(std::chrono::steady_clock::time_point limit) override {
+    looked_at.fetch_add(1);
+    return began < limit;
+  }
+  void Cut() override {
+    began = std::chrono::steady_clock::time_point::max();
+    if (on_cut) on_cut();
+    cut.set_value();
+  }
+  std::chrono::steady_clock::time_point began = std::chrono::steady_clock::time_point::max();
+  std::function<void()> on_cut;
+  std::atomic<int> looked_at{0};
+  std::promise<void> cut;
+};
+
+TEST(WriteWatchdog, CutsTheStreamThatStandsStillAndNoOther) {
+  FakeStream stalled, moving;
+  stalled.began = std::chrono::steady_clock::now() - std::chrono::hours(1);
+  {
+    WriteWatchdog watchdog(kLimit);
+    watchdog.Add(&moving);
+    watchdog.Add(&stalled);
+    stalled.cut.get_future().wait();
+    watchdog.Remove(&stalled);
+    watchdog.Remove(&moving);
+  }
+  EXPECT_GE(moving.looked_at.load(), 0);
+  EXPECT_EQ(moving.cut.get_future().wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+}
+
+// Cancelling a call may run its last reaction on the same thread, and that removes the stream.
+TEST(WriteWatchdog, AStreamMayRemoveItselfWhileItIsCut) {
+  FakeStream stalled;
+  stalled.began = std::chrono::steady_clock::now() - std::chrono::hours(1);
+  WriteWatchdog watchdog(kLimit);
+  stalled.on_cut = [&] { watchdog.Remove(&stalled); };
+  watchdog.Add(&stalled);
+  stalled.cut.get_future().wait();
+  watchdog.Remove(&stalled);  // waits for the cut to be over
+}
+
+TEST(WriteWatchdog, RemoveWaitsForACutUnderWay) {
+  FakeStream stalled;
+  stalled.began = std::chrono::steady_clock::now() - std::chrono::hours(1);
+  std::promise<void> cutting, go_on;
+  std::atomic<bool> cut_over{false};
+  WriteWatchdog watchdog(kLimit);
+  stalled.on_cut = [&] {
+    cutting.set_value();
+    go_on.get_future().wait();
+    cut_over.store(true);
+  };
+  watchdog.Add(&stalled);
+  cutting.get_future().wait();
+  auto removed = std::async(std::launch::async, [&] {
+    watchdog.Remove(&stalled);
+    return cut_over.load();
+  });
+  go_on.set_value();
+  EXPECT_TRUE(removed.get());
+}
+
+}  // namespace
+}  // namespace tenon::server
