@@ -29,7 +29,7 @@ for _ in $(seq 300); do
   kill -0 "$server" 2>/dev/null || { cat "$work/log" >&2; exit 1; }
   sleep 0.1
 done
-export TENON_SERVER="127.0.0.1:$(head -n 1 "$work/port")"
+export TENON_SERVER="127.0.0.1:$(cut -d" " -f1 "$work/port")"
 tenon="$build/client/cpp/tenon"
 "$tenon" info --wait 60
 

@@ -40,6 +40,7 @@ constexpr const char* kSettings[] = {"listen",
                                      "dataset_ttl",
                                      "data_root",
                                      "scratch_dir",
+                                     "port_file",
                                      "log_level",
                                      "log_format",
                                      "reflection"};

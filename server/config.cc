@@ -57,6 +57,9 @@ ABSL_FLAG(absl::Duration, dataset_ttl, absl::Hours(1),
 ABSL_FLAG(std::string, data_root, "",
           "Directory whose files requests may name. Empty: requests may name no files.");
 ABSL_FLAG(std::string, scratch_dir, "", "Directory of temporary files. Empty: none are written.");
+ABSL_FLAG(std::string, port_file, "",
+          "File to write once the ports are bound: the gRPC and the metrics port on one line, for "
+          "scripts that listen on port 0. Empty: none.");
 ABSL_FLAG(std::string, log_level, "info", "trace, debug, info, warning or error.");
 ABSL_FLAG(std::string, log_format, "text", "text or json.");
 ABSL_FLAG(bool, reflection, true, "Offer gRPC server reflection.");
@@ -210,6 +213,7 @@ absl::StatusOr<Config> ConfigFromFlags() {
                          CheckDirectory("data_root", absl::GetFlag(FLAGS_data_root)));
   TENON_ASSIGN_OR_RETURN(config.scratch_dir,
                          CheckDirectory("scratch_dir", absl::GetFlag(FLAGS_scratch_dir)));
+  config.port_file = absl::GetFlag(FLAGS_port_file);
   config.log_level = absl::GetFlag(FLAGS_log_level);
   TENON_RETURN_IF_ERROR(
       CheckChoice("log_level", config.log_level, {"trace", "debug", "info", "warning", "error"}));

@@ -46,8 +46,8 @@ absl::Status IllegalFrame(UploadState state, const v1::ContractRequest& frame) {
 }
 
 absl::StatusOr<std::unique_ptr<ContractUpload>> ContractUpload::Create(
-    std::vector<OperandSource>* operands, int64_t max_chunk_bytes, int64_t max_inline_bytes) {
-  std::unique_ptr<ContractUpload> upload(new ContractUpload(max_chunk_bytes, max_inline_bytes));
+    std::vector<OperandSource>* operands, const Limits& limits) {
+  std::unique_ptr<ContractUpload> upload(new ContractUpload(limits));
   upload->fixed_.resize(operands->size());
   for (const OperandSource& source : *operands) {
     upload->stored_.push_back(source.stored != nullptr);
@@ -97,7 +97,7 @@ absl::Status ContractUpload::OnChunk(const v1::TensorChunk& chunk) {
   TENON_RETURN_IF_ERROR(CheckSet(chunk.set()));
   BeginSet();
   TENON_ASSIGN_OR_RETURN(TensorReceiver * receiver, Find(chunk.operand()));
-  TENON_RETURN_IF_ERROR(receiver->Accept(chunk, max_chunk_bytes_));
+  TENON_RETURN_IF_ERROR(receiver->Accept(chunk, limits_.max_chunk_bytes));
   Received(static_cast<size_t>(chunk.operand()), *receiver,
            static_cast<int64_t>(chunk.data().size()));
   CompleteSetIfReady();
@@ -118,17 +118,10 @@ absl::Status ContractUpload::OnOperandSet(const v1::OperandSet& frame) {
 absl::Status ContractUpload::OnData(const v1::OperandData& data) {
   const auto bytes = static_cast<int64_t>(data.data().size());
   TENON_ASSIGN_OR_RETURN(TensorReceiver * receiver, Find(data.operand()));
-  if (bytes >= max_inline_bytes_) {
-    return Error(Reason::kExceedsServerLimit,
-                 StrCat(bytes, " bytes stand inside the frame; fewer than ", max_inline_bytes_,
-                        " may, more travel in chunks"))
-        .Field("data")
-        .Meta("limit_bytes", max_inline_bytes_ - 1)
-        .Meta("actual_bytes", bytes);
-  }
+  TENON_RETURN_IF_ERROR(CheckInlineSize(bytes, "data", limits_));
   const bool was_complete = receiver->complete();
   const absl::Status status = receiver->AcceptAll(data.data());
-  if (!status.ok()) return PrefixFields(status, "data");
+  if (!status.ok()) return AtField(status, "data");
   if (!was_complete) Received(static_cast<size_t>(data.operand()), *receiver, bytes);
   return absl::OkStatus();
 }

@@ -39,9 +39,10 @@ absl::Status IllegalFrame(UploadState state, const v1::ContractRequest& frame);
 class ContractUpload {
  public:
   // Takes the memory of the operands that do not come from the store and of one set of varying
-  // ones; moves the inline bytes out of `operands`. Errors as Tensor::Allocate.
+  // ones; moves the inline bytes out of `operands`. `limits` outlives it. Errors as
+  // Tensor::Allocate.
   static absl::StatusOr<std::unique_ptr<ContractUpload>> Create(
-      std::vector<OperandSource>* operands, int64_t max_chunk_bytes, int64_t max_inline_bytes);
+      std::vector<OperandSource>* operands, const Limits& limits);
 
   UploadState state() const { return state_; }
   // Errors' fields start with the frame's name.
@@ -63,8 +64,7 @@ class ContractUpload {
   int64_t received_bytes() const { return received_bytes_; }
 
  private:
-  ContractUpload(int64_t max_chunk_bytes, int64_t max_inline_bytes)
-      : max_chunk_bytes_(max_chunk_bytes), max_inline_bytes_(max_inline_bytes) {}
+  explicit ContractUpload(const Limits& limits) : limits_(limits) {}
 
   absl::Status OnChunk(const v1::TensorChunk& chunk);
   absl::Status OnOperandSet(const v1::OperandSet& frame);
@@ -77,7 +77,7 @@ class ContractUpload {
   void CompleteSetIfReady();
   absl::Status Truncated() const;
 
-  const int64_t max_chunk_bytes_, max_inline_bytes_;
+  const Limits& limits_;
   UploadState state_ = UploadState::kReading;
   int64_t set_ = 0;
   std::vector<bool> stored_;  // per operand

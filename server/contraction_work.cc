@@ -25,8 +25,7 @@ absl::Status ContractWork::Plan() {
 
 absl::StatusOr<std::unique_ptr<ContractUpload>> ContractWork::CreateUpload() {
   const Clock::time_point start = Clock::now();
-  auto upload = ContractUpload::Create(&call_.operands, state_->limits.max_chunk_bytes,
-                                       state_->limits.max_inline_bytes);
+  auto upload = ContractUpload::Create(&call_.operands, state_->limits);
   prepare_seconds_ += SecondsSince(start);
   return upload;
 }

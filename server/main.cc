@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "backends/core/file.h"
+#include "backends/core/strings.h"
 #include "server/allocator.h"
 #include "server/config.h"
 #include "server/logging.h"
@@ -46,6 +48,11 @@ int Serve(const Config& config) {
        {"config", ConfigJson(config, /*indent=*/-1)}});
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(config);
   if (!server.ok()) return Refuse(server.status());
+  if (!config.port_file.empty()) {
+    const std::string ports = StrCat((*server)->port(), " ", (*server)->metrics_port(), "\n");
+    const absl::Status written = WriteFile(config.port_file, {ports});
+    if (!written.ok()) return Refuse(written);
+  }
   bool clean;
   {
     SignalThread signals([&server](int signal) { OnSignal(signal, server->get()); });

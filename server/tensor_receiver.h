@@ -14,7 +14,7 @@
 namespace tenon::server {
 
 // The memory is taken once, by Create, and filled in order; Restart reuses it. Errors' fields are
-// relative to the chunk ("offset_bytes", "data", "crc32c") and empty for AcceptAll, where the
+// relative to the chunk ("offset_bytes", "data", "crc32c"); those of AcceptAll name none, since the
 // caller knows the name of the bytes' field. Movable; not thread-safe.
 class TensorReceiver {
  public:

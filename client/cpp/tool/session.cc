@@ -62,17 +62,22 @@ int ExitCode(const absl::Status& status, bool interrupted) {
 
 std::string ErrorText(const absl::Status& status) {
   const client::ServerError error = DetailsOf(status);
+  const bool by_server = client::ServerErrorOf(status).has_value();
   std::string text;
-  if (client::ServerErrorOf(status).has_value() && !client::IsUnreachable(status)) {
+  if (by_server && !client::IsUnreachable(status)) {
     text = StrCat(absl::StatusCodeToString(error.code), error.reason.empty() ? "" : " ",
                   error.reason, ": ");
   }
   text += StrCat(error.message, "\n");
   for (const auto& [path, description] : error.fields) {
-    text += StrCat("  field ", path, description == error.message ? "" : ": ",
-                   description == error.message ? "" : description, "\n");
+    // Of errors found here only the options mean something to who typed them.
+    if (!by_server && path.rfind("--", 0) != 0) continue;
+    const bool repeats = description == error.message;
+    text += StrCat("  field ", path, repeats ? "" : ": ", repeats ? "" : description, "\n");
   }
-  for (const auto& [key, value] : error.metadata) text += StrCat("  ", key, " = ", value, "\n");
+  for (const auto& [key, value] : error.metadata) {
+    if (by_server) text += StrCat("  ", key, " = ", value, "\n");
+  }
   if (error.retry_delay_seconds.has_value()) {
     text += StrCat("  try again in ", FormatSeconds(*error.retry_delay_seconds), "\n");
   }
