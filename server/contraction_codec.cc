@@ -16,8 +16,6 @@ namespace tenon::server {
 namespace {
 
 constexpr size_t kMaxRequestIdBytes = 128;
-constexpr int kResultBuffers = 2;
-constexpr int kInputBuffers = 2;
 // What an allocation costs beyond its bytes: rounding to cache lines and the allocator's own.
 constexpr int64_t kAllocationBytes = 128;
 constexpr int64_t kHugeBytes = int64_t{1} << 50;

@@ -21,6 +21,11 @@
 
 namespace tenon::server {
 
+// Buffers of a call with varying operands: of sets that arrive or are being computed, and of
+// results that are being computed or wait for the client.
+constexpr int kInputBuffers = 2;
+constexpr int kResultBuffers = 2;
+
 // Where the bytes of one operand come from: `stored`, `inline_bytes`, or frames that follow.
 struct OperandSource {
   TensorSpec spec;  // as on the wire or in the store

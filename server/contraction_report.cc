@@ -179,11 +179,11 @@ void WriteMemoryPlan(const ContractionJob& job, int64_t staging_bytes, v1::Memor
   out->set_unconstrained_workers(static_cast<int32_t>(job.unconstrained_workers()));
 }
 
-void WriteAccepted(const ContractCall& call, const ContractionJob& job, int64_t staging_bytes,
-                   const Limits& limits, std::optional<double> deadline_seconds,
-                   v1::ContractAccepted* out) {
+void WriteAccepted(const ContractCall& call, const ContractionJob& job, const v1::PlanSummary& plan,
+                   int64_t staging_bytes, const Limits& limits,
+                   std::optional<double> deadline_seconds, v1::ContractAccepted* out) {
   out->set_request_id(call.request_id);
-  WritePlanSummary(call, job, out->mutable_plan());
+  *out->mutable_plan() = plan;
   WriteMemoryPlan(job, staging_bytes, out->mutable_memory());
   out->set_planned_peak_bytes(out->memory().total_bytes());
   if (const auto seconds = job.predicted_seconds()) out->set_estimated_seconds(*seconds);
@@ -203,10 +203,11 @@ void WriteAccepted(const ContractCall& call, const ContractionJob& job, int64_t 
 }
 
 void WriteContractionReport(const ContractCall& call, const ContractionJob& job,
-                            const CallFigures& figures, v1::ContractionReport* out) {
+                            const v1::PlanSummary& plan, const CallFigures& figures,
+                            v1::ContractionReport* out) {
   const schedule::ContractionReport work = job.Report();
   out->set_request_id(call.request_id);
-  WritePlanSummary(call, job, out->mutable_plan());
+  *out->mutable_plan() = plan;
   WriteTiming(work, figures, out->mutable_timing());
   v1::MemoryReport* memory = out->mutable_memory();
   memory->set_planned_peak_bytes(figures.planned_peak_bytes);

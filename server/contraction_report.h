@@ -35,12 +35,13 @@ void WritePlanSummary(const ContractCall& call, const schedule::ContractionJob& 
                       v1::PlanSummary* out);
 void WriteMemoryPlan(const schedule::ContractionJob& job, int64_t staging_bytes,
                      v1::MemoryPlan* out);
-// `deadline_seconds`: until the call's deadline, absent without one.
+// `plan`: by WritePlanSummary. `deadline_seconds`: until the call's deadline, absent without one.
 void WriteAccepted(const ContractCall& call, const schedule::ContractionJob& job,
-                   int64_t staging_bytes, const Limits& limits,
+                   const v1::PlanSummary& plan, int64_t staging_bytes, const Limits& limits,
                    std::optional<double> deadline_seconds, v1::ContractAccepted* out);
 void WriteContractionReport(const ContractCall& call, const schedule::ContractionJob& job,
-                            const CallFigures& figures, v1::ContractionReport* out);
+                            const v1::PlanSummary& plan, const CallFigures& figures,
+                            v1::ContractionReport* out);
 // The kernels of the first provider.
 void WriteKernels(const schedule::ContractionReport::PerProvider& provider,
                   google::protobuf::RepeatedPtrField<v1::KernelUse>* out);

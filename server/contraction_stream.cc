@@ -12,8 +12,6 @@ namespace tenon::server {
 namespace {
 
 constexpr char kMethodName[] = "tenon.v1.ContractionService/Contract";
-constexpr int kMaxUnreadResults = 2;
-constexpr int kMaxInputs = 2;
 // Leaves room for the frame around it.
 constexpr size_t kMaxSingleBytes = size_t{4} << 20;
 
@@ -112,7 +110,7 @@ bool ContractStream::ProvideInputs() {
     if (!free_inputs_.empty()) {
       inputs = std::move(free_inputs_.back());
       free_inputs_.pop_back();
-    } else if (inputs_made_ == kMaxInputs) {
+    } else if (inputs_made_ == kInputBuffers) {
       reader_waits_ = true;
       return false;
     }
@@ -173,8 +171,8 @@ absl::Status ContractStream::AnswerSmall() {
   TENON_RETURN_IF_ERROR(result.status());
   auto frame = std::make_shared<v1::ContractResponse>();
   v1::ContractSingle* single = frame->mutable_single();
-  WriteAccepted(work_->call(), work_->job(), work_->staging_bytes(), state_->limits,
-                SecondsToDeadline(), single->mutable_accepted());
+  WriteAccepted(work_->call(), work_->job(), work_->plan_summary(), work_->staging_bytes(),
+                state_->limits, SecondsToDeadline(), single->mutable_accepted());
   FillInline(*result, single->add_results());
   sent_bytes_ += result->tensor->buffer.size_bytes();
   WriteReport(single->mutable_report());
@@ -199,14 +197,14 @@ absl::Status ContractStream::AnswerSmall() {
 
 void ContractStream::SendAccepted() {
   v1::ContractResponse frame;
-  WriteAccepted(work_->call(), work_->job(), work_->staging_bytes(), state_->limits,
-                SecondsToDeadline(), frame.mutable_accepted());
+  WriteAccepted(work_->call(), work_->job(), work_->plan_summary(), work_->staging_bytes(),
+                state_->limits, SecondsToDeadline(), frame.mutable_accepted());
   SendFrame(std::move(frame));
 }
 
 bool ContractStream::ShouldRun() const {
   if (running_ || ended_) return false;
-  return ready_.empty() ? input_closed_ : unread_results_ < kMaxUnreadResults;
+  return ready_.empty() ? input_closed_ : unread_results_ < kResultBuffers;
 }
 
 void ContractStream::Wake() {
@@ -419,7 +417,7 @@ void ContractStream::WriteReport(v1::ContractionReport* report) {
   figures.planned_peak_bytes = work_->planned_peak_bytes();
   figures.staging_bytes = work_->staging_bytes();
   figures.sets = work_->sets_done();
-  WriteContractionReport(work_->call(), work_->job(), figures, report);
+  WriteContractionReport(work_->call(), work_->job(), work_->plan_summary(), figures, report);
   state_->metrics.Observe(Method::kContract, Phase::kReceive, figures.input_receive_seconds);
   state_->metrics.Observe(Method::kContract, Phase::kSend, figures.result_send_seconds);
 }

@@ -20,6 +20,7 @@ absl::Status ContractWork::Plan() {
   TENON_ASSIGN_OR_RETURN(job_, PrepareCall(call_, cancel_));
   staging_bytes_ = StagingBytes(call_, *job_);
   TENON_ASSIGN_OR_RETURN(reservation_, state_->budget.Reserve(planned_peak_bytes()));
+  WritePlanSummary(call_, *job_, &plan_summary_);
   return absl::OkStatus();
 }
 

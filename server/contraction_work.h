@@ -46,6 +46,8 @@ class ContractWork {
 
   const ContractCall& call() const { return call_; }
   const schedule::ContractionJob& job() const { return *job_; }
+  // Made by Plan.
+  const v1::PlanSummary& plan_summary() const { return plan_summary_; }
   int64_t staging_bytes() const { return staging_bytes_; }
   int64_t planned_peak_bytes() const { return job_->plan().Total() + staging_bytes_; }
   double prepare_seconds() const { return prepare_seconds_; }
@@ -60,6 +62,7 @@ class ContractWork {
   const CancelToken* const cancel_;
   Reservation reservation_;  // destroyed after what it stands for
   ContractCall call_;
+  v1::PlanSummary plan_summary_;
   int64_t staging_bytes_ = 0;
   std::vector<Tensor> fixed_;      // per operand; of the compute type once started
   std::vector<Tensor> converted_;  // the current set's varying operands in the compute type

@@ -219,16 +219,17 @@ void Server::OnPhase(ServerPhase phase) {
   } else {
     Log(LogLevel::kInfo, ServerPhaseName(phase), {{"in_flight", state_->metrics.in_flight()}});
   }
-  // A waiter that has just found its condition false holds the mutex until it waits.
-  { std::lock_guard lock(mutex_); }
+  {
+    std::lock_guard lock(mutex_);
+    told_phase_ = phase;
+  }
   changed_.notify_all();
 }
 
 bool Server::WaitUntilReady() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock,
-                [this] { return stopped_ || state_->lifecycle.phase() != ServerPhase::kStarting; });
-  return state_->lifecycle.phase() == ServerPhase::kReady;
+  changed_.wait(lock, [this] { return stopped_ || told_phase_ != ServerPhase::kStarting; });
+  return told_phase_ == ServerPhase::kReady;
 }
 
 void Server::Shutdown() {

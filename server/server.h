@@ -54,7 +54,7 @@ class Server {
   const std::vector<std::string>& addresses() const { return addresses_; }
   ServerState* state() { return state_.get(); }
 
-  // Waits until the server serves; false when it stops without ever doing so.
+  // Waits until the server serves and says so; false when it is told to stop before.
   bool WaitUntilReady();
 
   // Begins to stop and returns at once. The second call skips the delays: what is in flight is
@@ -93,6 +93,7 @@ class Server {
   std::map<std::string, bool> health_;  // as told last, by name
   std::mutex mutex_;
   std::condition_variable changed_;
+  ServerPhase told_phase_ = ServerPhase::kStarting;  // that health already shows
   int shutdown_calls_ = 0;
   bool warm_up_done_ = false, warm_up_failed_ = false, grpc_stopped_ = false;
   bool stopped_ = false, clean_ = false;

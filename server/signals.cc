@@ -40,7 +40,8 @@ void PrepareSignals() {
   std::signal(SIGPIPE, SIG_IGN);
   const sigset_t set = HandledSet();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  if (pipe2(pipe_ends, O_CLOEXEC) != 0) return;  // signals keep their default actions
+  if (pipe_ends[0] < 0 && pipe2(pipe_ends, O_CLOEXEC) != 0)
+    return;  // signals keep their default actions
   fcntl(pipe_ends[1], F_SETFL, O_NONBLOCK);
   struct sigaction action {};
   action.sa_handler = &PassOn;

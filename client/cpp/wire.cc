@@ -1,7 +1,6 @@
 #include "client/cpp/wire.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "backends/core/error.h"
@@ -83,7 +82,7 @@ absl::Status TensorAssembler::Append(const v1::TensorChunk& chunk) {
   if (chunk.has_crc32c() && Crc32c(data) != chunk.crc32c()) {
     return BadChecksum(StrCat("the chunk at byte ", filled_bytes_));
   }
-  std::memcpy(tensor_.buffer.data() + filled_bytes_, data.data(), data.size());
+  std::copy_n(data.data(), data.size(), tensor_.buffer.as<char>() + filled_bytes_);
   filled_bytes_ += size;
   return absl::OkStatus();
 }
@@ -93,7 +92,7 @@ absl::Status TensorAssembler::SetInline(std::string_view data) {
     return BrokenContract(
         StrCat("an inline tensor has ", data.size(), " bytes instead of ", size_bytes()));
   }
-  std::memcpy(tensor_.buffer.data(), data.data(), data.size());
+  std::copy_n(data.data(), data.size(), tensor_.buffer.as<char>());
   filled_bytes_ = size_bytes();
   return absl::OkStatus();
 }

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
 #include <numeric>
 
 #include "client/cpp/wire.h"
@@ -144,7 +144,7 @@ v1::ContractResponse ReportFrame(int64_t sets) {
 Tensor MakeTensor(const std::vector<int64_t>& shape, const std::vector<double>& values) {
   Tensor tensor = *Tensor::Allocate({DType::kFloat64, shape});
   EXPECT_EQ(tensor.buffer.size_bytes(), static_cast<int64_t>(values.size() * sizeof(double)));
-  std::memcpy(tensor.buffer.data(), values.data(), values.size() * sizeof(double));
+  std::copy(values.begin(), values.end(), tensor.buffer.as<double>());
   return tensor;
 }
 

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <complex>
-#include <cstring>
 #include <limits>
 #include <sstream>
 
@@ -19,7 +19,7 @@ namespace {
 template <typename T>
 Tensor MakeTensor(DType dtype, std::vector<int64_t> shape, const std::vector<T>& values) {
   Tensor tensor = *Tensor::Allocate({dtype, std::move(shape)});
-  std::memcpy(tensor.buffer.data(), values.data(), values.size() * sizeof(T));
+  std::copy(values.begin(), values.end(), tensor.buffer.as<T>());
   return tensor;
 }
 

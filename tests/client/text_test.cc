@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <complex>
-#include <cstring>
 
 #include "client/cpp/tool/progress_bar.h"
 #include "client/cpp/tool/session.h"
@@ -18,7 +18,7 @@ using ::testing::Not;
 template <typename T>
 Tensor MakeTensor(DType dtype, std::vector<int64_t> shape, const std::vector<T>& values) {
   Tensor tensor = *Tensor::Allocate({dtype, std::move(shape)});
-  std::memcpy(tensor.buffer.data(), values.data(), values.size() * sizeof(T));
+  std::copy(values.begin(), values.end(), tensor.buffer.as<T>());
   return tensor;
 }
 

@@ -61,7 +61,7 @@ def test_metrics_and_probes(server):
     status, text = http(server.metrics, "/metrics")
     assert status == 200
     for family in ("tenon_build_info", "tenon_requests_total", "tenon_memory_budget_bytes",
-                   "tenon_process_resident_memory_bytes"):
+                   "tenon_process_resident_bytes"):
         assert f"\n{family}" in "\n" + text, family
 
 

@@ -33,7 +33,22 @@ class Collector {
   std::vector<int> taken_;
 };
 
-TEST(Signals, ReachTheThreadFromWhereverTheyArrive) {
+// Gives the test's process its own ways with signals back.
+class SignalsTest : public ::testing::Test {
+ protected:
+  ~SignalsTest() override {
+    sigset_t set;
+    sigemptyset(&set);
+    for (int signal : {SIGTERM, SIGINT, SIGHUP}) {
+      std::signal(signal, SIG_DFL);
+      sigaddset(&set, signal);
+    }
+    std::signal(SIGPIPE, SIG_DFL);
+    pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  }
+};
+
+TEST_F(SignalsTest, ReachTheThreadFromWhereverTheyArrive) {
   // Stands for a thread that a library started before main could block anything.
   std::mutex running;
   running.lock();

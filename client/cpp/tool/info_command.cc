@@ -18,6 +18,10 @@ void PrintServer(const v1::GetServerInfoResponse& info, const std::string& addre
   const v1::ServerLimits& limits = info.limits();
   std::string version = StrCat("tenond ", info.version());
   if (!info.commit().empty()) version += StrCat(" (", info.commit(), ")");
+  std::string missing;
+  for (const v1::Feature& feature : info.features()) {
+    if (!feature.available()) missing += StrCat(missing.empty() ? "" : ", ", feature.name());
+  }
   *out << version << " at " << address << ", " << ShortEnumName(info.state()) << "\n"
        << FormatPairs(
               {{"up", FormatSeconds(info.uptime_seconds())},
@@ -26,12 +30,8 @@ void PrintServer(const v1::GetServerInfoResponse& info, const std::string& addre
                                   FormatBytes(static_cast<double>(info.host().memory_bytes())))},
                {"memory budget", StrCat(BytesText(limits.memory_budget_bytes()), ", per request ",
                                         BytesText(limits.request_memory_bytes()))},
-               {"largest message", FormatBytes(static_cast<double>(limits.max_message_bytes()))}});
-  std::string missing;
-  for (const v1::Feature& feature : info.features()) {
-    if (!feature.available()) missing += StrCat(missing.empty() ? "" : ", ", feature.name());
-  }
-  if (!missing.empty()) *out << FormatPairs({{"not offered", missing}});
+               {"largest message", FormatBytes(static_cast<double>(limits.max_message_bytes()))},
+               {"not offered", missing.empty() ? "nothing is missing" : missing}});
 }
 
 void PrintProviders(const v1::ListProvidersResponse& list, std::ostream* out) {

@@ -41,23 +41,25 @@ void PrintOutputs(const char* title,
                   std::ostream* out) {
   std::vector<std::pair<std::string, std::string>> rows;
   for (const v1::OutputInfo& output : outputs) {
-    const std::string range = Range(output);
-    rows.emplace_back(output.key(), StrCat(output.description(), range.empty() ? "" : " (", range,
-                                           range.empty() ? "" : ")"));
+    // The server's text tells the range, where there is a text.
+    rows.emplace_back(output.key(),
+                      output.description().empty() ? Range(output) : output.description());
   }
   if (!rows.empty()) *out << "\n" << title << "\n" << FormatPairs(rows);
 }
 
 std::string ParameterText(const v1::ParameterInfo& parameter) {
-  std::string text = parameter.description();
-  if (!parameter.range().empty()) text += StrCat("; ", parameter.range());
   std::string choices;
   for (const std::string& alias : parameter.allowed_aliases()) {
     choices += StrCat(choices.empty() ? "" : ", ", alias);
   }
-  if (!choices.empty()) text += StrCat("; ", choices);
-  if (!parameter.default_value().empty()) text += StrCat("; default ", parameter.default_value());
-  if (!parameter.condition().empty()) text += StrCat("; ", parameter.condition());
+  const std::string& standard = parameter.default_value();
+  std::string text;
+  for (const std::string& part :
+       {parameter.description(), parameter.range(), choices,
+        standard.empty() ? "" : StrCat("default ", standard), parameter.condition()}) {
+    if (!part.empty()) text += StrCat(text.empty() ? "" : "; ", part);
+  }
   return text;
 }
 

@@ -101,7 +101,7 @@ bool LooksNumeric(const std::string& text) {
 std::string KernelsText(const v1::ProviderReport& provider) {
   std::string text;
   for (const v1::KernelUse& kernel : provider.kernels()) {
-    text += StrCat(text.empty() ? "" : ", ", kernel.name(), " x ", kernel.invocations());
+    text += StrCat(text.empty() ? "" : ", ", kernel.name(), " (", kernel.steps(), " steps)");
   }
   return text;
 }
