@@ -39,7 +39,7 @@ struct Config {
   std::string data_root;    // canonical; empty: off
   std::string scratch_dir;  // canonical; empty: off
 
-  std::string port_file;    // empty: none
+  std::string port_file;  // empty: none
 
   std::string log_level;  // trace, debug, info, warning, error
   bool log_json = false;

@@ -2,19 +2,19 @@
  *
  * A provider is one device kept ready. In-tree providers (cpu, reference) and plug-ins loaded from
  * a shared object go through this same door, so that a plug-in can do all that they do. Everything
- * that crosses is a plain descriptor: POD structs with `struct_size` first, flat arrays, status plus
- * text. No exception, no C++ type and no allocator of a provider's own crosses it.
+ * that crosses is a plain descriptor: POD structs with `struct_size` first, flat arrays, status
+ * plus text. No exception, no C++ type and no allocator of a provider's own crosses it.
  *
  * Versions. TENON_ABI_VERSION changes when an existing member changes meaning; new members are
  * appended at the end of a struct and recognised by `struct_size` (the size its writer was compiled
  * with). The reader must not touch members beyond it.
  *
  * Errors. Every call that can fail returns 0 or a canonical gRPC code (1..16) and fills `status`
- * with the same code, a reason (an upper-case name of backends/core/error.h) and a text. A call that
- * failed leaves its outputs untouched. A provider never throws across the interface.
+ * with the same code, a reason (an upper-case name of backends/core/error.h) and a text. A call
+ * that failed leaves its outputs untouched. A provider never throws across the interface.
  *
- * Memory. A provider takes all request-sized memory from the host's allocator and gives it back; the
- * host counts it and refuses (returns NULL) when the request's plan is exceeded. A refused
+ * Memory. A provider takes all request-sized memory from the host's allocator and gives it back;
+ * the host counts it and refuses (returns NULL) when the request's plan is exceeded. A refused
  * allocation must fail the call with RESOURCE_EXHAUSTED, never crash.
  *
  * Ownership of a contraction's memory:
@@ -29,9 +29,9 @@
  *
  * Concurrency. `describe`, `compile`, `run_group` on different workers of one execution or on
  * different executions, and `build_resources` on different requests may run at the same time, from
- * any thread. `begin`, `bind_set`, `end` of one execution are never concurrent with anything of that
- * execution. `create`, `destroy`, `warm_up` of one provider are never concurrent with anything else
- * of it. The host destroys compiled programs after their executions and before the provider.
+ * any thread. `begin`, `bind_set`, `end` of one execution are never concurrent with anything of
+ * that execution. `create`, `destroy`, `warm_up` of one provider are never concurrent with anything
+ * else of it. The host destroys compiled programs after their executions and before the provider.
  *
  * Cancellation. `cancel` points to a 32-bit atomic that becomes non-zero when the work should stop;
  * a provider reads it between steps and at least every 50 ms inside long ones, and then returns
@@ -76,26 +76,26 @@ typedef struct tenon_host {
 } tenon_host;
 
 typedef enum tenon_dtype { /* the numbers of tenon::DType */
-  TENON_DTYPE_BOOL = 1,
-  TENON_DTYPE_INT8 = 2,
-  TENON_DTYPE_INT16 = 3,
-  TENON_DTYPE_INT32 = 4,
-  TENON_DTYPE_INT64 = 5,
-  TENON_DTYPE_UINT8 = 6,
-  TENON_DTYPE_UINT16 = 7,
-  TENON_DTYPE_UINT32 = 8,
-  TENON_DTYPE_UINT64 = 9,
-  TENON_DTYPE_FLOAT32 = 10,
-  TENON_DTYPE_FLOAT64 = 11,
-  TENON_DTYPE_COMPLEX64 = 12,
-  TENON_DTYPE_COMPLEX128 = 13
+                           TENON_DTYPE_BOOL = 1,
+                           TENON_DTYPE_INT8 = 2,
+                           TENON_DTYPE_INT16 = 3,
+                           TENON_DTYPE_INT32 = 4,
+                           TENON_DTYPE_INT64 = 5,
+                           TENON_DTYPE_UINT8 = 6,
+                           TENON_DTYPE_UINT16 = 7,
+                           TENON_DTYPE_UINT32 = 8,
+                           TENON_DTYPE_UINT64 = 9,
+                           TENON_DTYPE_FLOAT32 = 10,
+                           TENON_DTYPE_FLOAT64 = 11,
+                           TENON_DTYPE_COMPLEX64 = 12,
+                           TENON_DTYPE_COMPLEX128 = 13
 } tenon_dtype;
 
 /* ---- The lowered contraction program -------------------------------------------------------- */
 
 /* One loop of a step: its extent (>= 1, or 0 for an empty sum or result) and its stride, in
- * elements, in each of the three tensors; 0 where the tensor does not have it. A diagonal is the sum
- * of the strides of the axes it runs along. */
+ * elements, in each of the three tensors; 0 where the tensor does not have it. A diagonal is the
+ * sum of the strides of the axes it runs along. */
 typedef struct tenon_mode {
   int64_t extent;
   int64_t stride_a;
@@ -120,8 +120,8 @@ typedef struct tenon_slice_term {
 } tenon_slice_term;
 
 typedef struct tenon_tensor_ref {
-  int32_t space; /* tenon_space */
-  int32_t index; /* operand number; 0 elsewhere */
+  int32_t space;  /* tenon_space */
+  int32_t index;  /* operand number; 0 elsewhere */
   int64_t offset; /* elements from the start of the space (for an operand: of that operand) */
   int64_t extent_elements; /* elements the tensor spans from `offset`, over all slices */
   const tenon_slice_term* slice_terms; /* only for operands; owned by the program */
@@ -144,13 +144,13 @@ typedef enum tenon_phase {
 } tenon_phase;
 
 /* One step. Modes are stored in one array in the order batch, m, n, k; inside a group outermost
- * first by C's (for k: A's) stride. Groups are fused: no two neighbours of a group could be one mode.
- * An empty group is one iteration. A mode of extent 0 in k makes the sum 0; in any other group it
- * makes the result empty.
+ * first by C's (for k: A's) stride. Groups are fused: no two neighbours of a group could be one
+ * mode. An empty group is one iteration. A mode of extent 0 in k makes the sum 0; in any other
+ * group it makes the result empty.
  *
  * `level`: 0 outside phase 2. In phase 2 the step must be redone in a slice if and only if a sliced
- * index at loop position < level changed since the step last ran in this group; the first slice of a
- * group runs all. (level = 1 + the innermost loop position among the indices it depends on.)
+ * index at loop position < level changed since the step last ran in this group; the first slice of
+ * a group runs all. (level = 1 + the innermost loop position among the indices it depends on.)
  *
  * A step whose C is in TENON_SPACE_RESULT accumulates: it overwrites in the first slice of a group
  * and adds in the others. All other steps overwrite. C never overlaps A or B. */
@@ -177,8 +177,8 @@ typedef struct tenon_sliced_index {
 } tenon_sliced_index;
 
 /* The program. Sliced indices are nested loops, outermost first: output indices stand before summed
- * ones. The values of the output indices number the blocks, those of the summed ones the slices of a
- * block, both with the last index fastest. */
+ * ones. The values of the output indices number the blocks, those of the summed ones the slices of
+ * a block, both with the last index fastest. */
 typedef struct tenon_program {
   uint32_t struct_size;
   int32_t dtype; /* float32, float64, complex64 or complex128: of every tensor */
@@ -189,7 +189,7 @@ typedef struct tenon_program {
   int32_t accumulate_double; /* 1: float32/complex64 sums over k are formed in double */
   const tenon_sliced_index* sliced;
   const int64_t* operand_elements; /* n_operands */
-  int64_t constant_elements; /* sizes of the spaces */
+  int64_t constant_elements;       /* sizes of the spaces */
   int64_t set_elements;
   int64_t arena_elements; /* per worker, kept tensors included */
   int64_t block_elements; /* of one partial sum, C order of the output without sliced indices */
@@ -214,12 +214,12 @@ typedef struct tenon_compiled_info {
   int64_t worker_bytes;        /* per worker beyond the arena: packing, library buffers */
   int64_t shared_bytes;        /* once per execution, beyond constant and set results */
   double predicted_slice_seconds; /* of one worker; negative when unknown */
-  uint8_t fingerprint[32];     /* the program's, extended by kernels, tile grids, ISA, libraries */
+  uint8_t fingerprint[32]; /* the program's, extended by kernels, tile grids, ISA, libraries */
 } tenon_compiled_info;
 
 typedef struct tenon_execution_options {
   uint32_t struct_size;
-  int32_t workers; /* concurrent run_group calls, >= 1 */
+  int32_t workers;            /* concurrent run_group calls, >= 1 */
   int32_t threads_per_worker; /* threads one run_group may use inside its steps, >= 1 */
   int32_t reserved;
   const int32_t* cancel;
@@ -245,10 +245,10 @@ typedef enum tenon_resource_kind {
   TENON_RESOURCE_CONDENSED = 4,       /* distances of all pairs i < j of one space */
   TENON_RESOURCE_PAIR_STATISTICS = 5, /* sufficient sums over pairs of both spaces */
   TENON_RESOURCE_ORDERED_PAIR_STATISTICS = 6, /* sums over pair ranks of both spaces */
-  TENON_RESOURCE_SELECTED_RANKS = 7,  /* ranks of each space's k neighbours in the other space */
+  TENON_RESOURCE_SELECTED_RANKS = 7, /* ranks of each space's k neighbours in the other space */
   TENON_RESOURCE_NEIGHBOR_STATISTICS = 8,
   TENON_RESOURCE_TOPOGRAPHIC = 9,
-  TENON_RESOURCE_RANK_TABLE = 10      /* inverse ranks of all pairs of one space */
+  TENON_RESOURCE_RANK_TABLE = 10 /* inverse ranks of all pairs of one space */
 } tenon_resource_kind;
 
 typedef enum tenon_resource_space {
@@ -313,13 +313,13 @@ typedef struct tenon_execution tenon_execution; /* opaque, a running contraction
 
 typedef struct tenon_provider_info {
   uint32_t struct_size;
-  int32_t exact;            /* must be 1: full definitions, float32 only where asked for */
-  const char* name;         /* "cpu", "cuda:0": unique in a server */
-  const char* kind;         /* "cpu", "cuda", "reference", a plug-in's own */
-  const char* description;  /* for people: device model, libraries */
-  const char* isa;          /* instruction set in use, "" if it has no meaning */
-  int64_t memory_bytes;     /* of the device; 0 means the host's memory */
-  int32_t max_workers;      /* run_group calls that make sense at once, >= 1 */
+  int32_t exact;           /* must be 1: full definitions, float32 only where asked for */
+  const char* name;        /* "cpu", "cuda:0": unique in a server */
+  const char* kind;        /* "cpu", "cuda", "reference", a plug-in's own */
+  const char* description; /* for people: device model, libraries */
+  const char* isa;         /* instruction set in use, "" if it has no meaning */
+  int64_t memory_bytes;    /* of the device; 0 means the host's memory */
+  int32_t max_workers;     /* run_group calls that make sense at once, >= 1 */
   int32_t reserved;
   uint32_t contraction_dtypes; /* bit (1 << tenon_dtype) */
   uint32_t step_kinds;         /* bit (1 << tenon_step_kind); 0: does no contraction */
@@ -350,9 +350,9 @@ typedef struct tenon_provider_api {
   void (*release_compiled)(tenon_compiled* compiled);
   /* Takes memory and runs the constant steps. `operands` has one pointer per operand; varying
    * ones may be NULL here. `memory` is where this execution's memory comes from. */
-  int32_t (*begin)(tenon_compiled* compiled, const tenon_host* memory,
-                   const void* const* operands, const tenon_execution_options* options,
-                   tenon_execution** execution, tenon_status* status);
+  int32_t (*begin)(tenon_compiled* compiled, const tenon_host* memory, const void* const* operands,
+                   const tenon_execution_options* options, tenon_execution** execution,
+                   tenon_status* status);
   /* Binds the operands of one set (all pointers valid) and runs the set steps. Called once per
    * set, also when nothing varies. */
   int32_t (*bind_set)(tenon_execution* execution, const void* const* operands,
@@ -379,8 +379,8 @@ typedef struct tenon_provider_api {
   int32_t (*can_batch)(tenon_provider* provider, const tenon_resource_key* key);
   /* `n_requests` requests at once; `failed` gets the number of the one at fault. */
   int32_t (*build_batch)(tenon_provider* provider, const tenon_resource_request* requests,
-                         int32_t n_requests, tenon_resource_statistics* statistics,
-                         int32_t* failed, tenon_status* status);
+                         int32_t n_requests, tenon_resource_statistics* statistics, int32_t* failed,
+                         tenon_status* status);
 } tenon_provider_api;
 
 typedef const tenon_provider_api* (*tenon_provider_entry_fn)(void);

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "backends/schedule/compute_type.h"
 #include "backends/schedule/ordered_sum.h"
 
 namespace tenon::schedule {
@@ -39,48 +40,11 @@ int64_t CappedBytes(__int128 count, int64_t size) {
   return static_cast<int64_t>(std::min<__int128>(count * size, kHugeBytes));
 }
 
-absl::StatusOr<DType> ComputeType(const ContractionRequest& request) {
-  if (request.operands.empty()) {
-    return Error(Reason::kBadExpression, "a contraction needs at least one operand")
-        .Field("operands");
-  }
-  DType promoted = DType::kUnspecified;
-  for (size_t i = 0; i < request.operands.size(); ++i) {
-    const DType dtype = request.operands[i].dtype;
-    if (!IsContractionDType(dtype)) {
-      return Error(Reason::kUnsupportedDtype,
-                   StrCat("operand ", i, " has type ", DTypeName(dtype),
-                          "; a contraction takes float32, float64, complex64, complex128"))
-          .Field(StrCat("operands[", i, "].spec.dtype"));
-    }
-    promoted = i == 0 ? dtype : PromoteDTypes(promoted, dtype);
-  }
-  if (!request.dtype.has_value()) return promoted;
-  if (!IsContractionDType(*request.dtype)) {
-    return Error(Reason::kUnsupportedDtype,
-                 StrCat("cannot contract in ", DTypeName(*request.dtype)))
-        .Field("result.dtype");
-  }
-  if (IsComplex(promoted) && !IsComplex(*request.dtype)) {
-    return Error(Reason::kUnsupportedDtype, "operands are complex, the requested type is real")
-        .Field("result.dtype");
-  }
-  return *request.dtype;
-}
-
 std::vector<std::vector<int64_t>> Shapes(const std::vector<TensorSpec>& operands) {
   std::vector<std::vector<int64_t>> shapes;
   shapes.reserve(operands.size());
   for (const TensorSpec& spec : operands) shapes.push_back(spec.shape);
   return shapes;
-}
-
-// Whether [first, last) is a node of the tree that sums `groups` groups (OrderedSum): a power of
-// two of groups at a multiple of it, or the rest on the right of one.
-bool IsTreeNode(int64_t first, int64_t last, int64_t groups) {
-  const int64_t length = last - first;
-  if ((length & (length - 1)) == 0 && first % length == 0) return true;
-  return last == groups && (first == 0 || length < (first & -first));
 }
 
 // The slicer's refusal as the caller's target that can't be met.
@@ -201,7 +165,8 @@ absl::Status ContractionJob::Impl::CheckGroupRange() const {
       first_group >= 0 && first_group < last_group && last_group <= program->n_groups();
   const bool whole_blocks = first_group % per_block == 0 && last_group % per_block == 0;
   const int64_t first = first_group % per_block;
-  const bool node = inside && IsTreeNode(first, first + last_group - first_group, per_block) &&
+  const bool node = inside &&
+                    OrderedSum::IsNode(first, first + last_group - first_group, per_block) &&
                     first + last_group - first_group <= per_block;
   if (program->n_groups() == 0 || (inside && (whole_blocks || node))) return absl::OkStatus();
   return Error(Reason::kBadSlice,

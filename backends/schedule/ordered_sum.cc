@@ -70,6 +70,12 @@ int64_t OrderedSum::BuffersNeeded(const contraction::Program& program, int64_t f
   return window + Levels(std::min(last - first, program.groups_per_block()));
 }
 
+bool OrderedSum::IsNode(int64_t first, int64_t last, int64_t groups) {
+  const int64_t length = last - first;
+  if ((length & (length - 1)) == 0 && first % length == 0) return true;
+  return last == groups && (first == 0 || length < (first & -first));
+}
+
 OrderedSum::OrderedSum(const contraction::Program& program, int64_t first, int64_t last, int window,
                        void* memory, void* result)
     : program_(program),

@@ -29,6 +29,10 @@ class OrderedSum {
   static int64_t BuffersNeeded(const contraction::Program& program, int64_t first, int64_t last,
                                int window);
 
+  // Whether the sum over [first, last) is a node of the tree over `groups` groups: a power of two
+  // of groups at a multiple of it, or the rest on the right of one.
+  static bool IsNode(int64_t first, int64_t last, int64_t groups);
+
   // Groups [first, last) of `program`; `memory` holds BuffersNeeded() blocks; `result` is the full
   // output, of which every block in the range is written completely.
   OrderedSum(const contraction::Program& program, int64_t first, int64_t last, int window,
