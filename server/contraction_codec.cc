@@ -9,8 +9,7 @@
 #include "backends/core/error.h"
 #include "server/contraction_checks.h"
 #include "server/contraction_options.h"
-#include "server/measurement_codec.h"
-#include "server/measurement_request.h"
+#include "server/tensor_codec.h"
 
 namespace tenon::server {
 namespace {

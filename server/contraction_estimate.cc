@@ -8,8 +8,8 @@
 #include "server/bidi_stream.h"
 #include "server/contraction_codec.h"
 #include "server/contraction_report.h"
-#include "server/measurement_codec.h"
 #include "server/status.h"
+#include "server/tensor_codec.h"
 #include "server/unary.h"
 
 namespace tenon::server {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "backends/contraction/path.h"
-#include "server/measurement_codec.h"
+#include "server/tensor_codec.h"
 #include "server/version.h"
 
 namespace tenon::server {

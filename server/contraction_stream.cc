@@ -6,7 +6,7 @@
 #include "backends/core/error.h"
 #include "server/contraction_report.h"
 #include "server/logging.h"
-#include "server/measurement_codec.h"
+#include "server/tensor_codec.h"
 
 namespace tenon::server {
 namespace {

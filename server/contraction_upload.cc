@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "backends/core/error.h"
-#include "server/measurement_codec.h"
+#include "server/tensor_codec.h"
 
 namespace tenon::server {
 

@@ -9,7 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "backends/core/error.h"
 #include "server/measurement_codec.h"
-#include "server/measurement_request.h"
+#include "server/tensor_codec.h"
 
 namespace tenon::server {
 namespace {

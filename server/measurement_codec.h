@@ -14,6 +14,7 @@
 #include "backends/measurement/registry.h"
 #include "backends/measurement/session.h"
 #include "server/state.h"
+#include "server/tensor_codec.h"
 #include "tenon/v1/measure_report.pb.h"
 #include "tenon/v1/measure_spec.pb.h"
 #include "tenon/v1/measurement.pb.h"
@@ -21,27 +22,10 @@
 
 namespace tenon::server {
 
-// FRAME_ORDER with metadata "state" and "frame".
-absl::Status FrameOrderError(std::string_view state, std::string_view frame);
-
-// CHUNK_ORDER with a field below `frame` unless the chunk is of tensor 0 of this set.
-absl::Status CheckTurn(const v1::TensorChunk& chunk, int64_t set, std::string_view frame);
-
-// The same error, at `field` if it has no field of its own.
-absl::Status AtField(const absl::Status& status, std::string_view field);
-
-// Type and shape of a tensor. Errors have fields below `field`: MISSING_FIELD (no or an unknown
-// type), SHAPE_MISMATCH (a negative length), EXCEEDS_SERVER_LIMIT (rank), OVERFLOW.
-absl::StatusOr<TensorSpec> ReadTensorSpec(const v1::TensorSpec& spec, std::string_view field,
-                                          const Limits& limits);
-// The same for rows of points: [n, columns] with n >= 1, columns >= 1, of any type that is not
-// complex (UNSUPPORTED_DTYPE). SHAPE_MISMATCH also for another rank.
+// ReadTensorSpec for rows of points: [n, columns] with n >= 1, columns >= 1, of any type that is
+// not complex (UNSUPPORTED_DTYPE). SHAPE_MISMATCH also for another rank.
 absl::StatusOr<TensorSpec> ReadMatrixSpec(const v1::TensorSpec& spec, std::string_view field,
                                           const Limits& limits);
-void WriteTensorSpec(const TensorSpec& spec, v1::TensorSpec* out);
-
-// EXCEEDS_SERVER_LIMIT when `bytes` may not stand inside a message.
-absl::Status CheckInlineSize(int64_t bytes, std::string_view field, const Limits& limits);
 
 // BAD_PARAMETER when an element of a bool tensor is neither 0 nor 1; also NOT_FINITE, naming row
 // and column, when `finite` is asked for. Reads all elements.

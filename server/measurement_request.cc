@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <random>
 #include <utility>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_format.h"
 #include "backends/core/error.h"
 #include "server/measurement_codec.h"
 
@@ -436,11 +434,6 @@ void WriteAccepted(const MeasureCall& call, v1::MeasureAccepted* accepted) {
   *accepted->mutable_granted() = call.granted;
   WriteTensorSpec(call.dataset_spec, accepted->mutable_dataset_spec());
   if (call.stored != nullptr) accepted->set_dataset_handle(call.stored->handle);
-}
-
-std::string NewRequestId() {
-  std::random_device random;
-  return absl::StrFormat("%08x%08x%08x%08x", random(), random(), random(), random());
 }
 
 }  // namespace tenon::server

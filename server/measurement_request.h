@@ -67,9 +67,6 @@ absl::StatusOr<std::unique_ptr<MeasureCall>> AdmitMeasure(v1::MeasureHeader head
 
 void WriteAccepted(const MeasureCall& call, v1::MeasureAccepted* accepted);
 
-// A new random id.
-std::string NewRequestId();
-
 }  // namespace tenon::server
 
 #endif  // TENON_SERVER_MEASUREMENT_REQUEST_H_

@@ -26,7 +26,7 @@ constexpr char kFirstCuda[] = "cuda:0";
 absl::Status CudaAbsence(const std::string& name) {
   std::error_code error;
   const bool driver = std::filesystem::exists("/proc/driver/nvidia/version", error);
-  std::string why = Build().cuda ? "" : "tenond was built without the CUDA provider";
+  std::string why = Build().cuda ? "" : "this tenond has no CUDA provider";
   if (!driver) why += StrCat(why.empty() ? "" : ", and ", "no NVIDIA driver is loaded");
   return Error(Reason::kNoDevice, StrCat("provider '", name, "' is absent: ", why))
       .Meta("provider", name)

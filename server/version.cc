@@ -41,7 +41,7 @@ BuildDescription Describe() {
 #endif
   build.grpc_version = grpc::Version();
   build.protobuf_version = google::protobuf::internal::VersionString(GOOGLE_PROTOBUF_VERSION);
-#ifdef TENON_WITH_CUDA
+#ifdef TENON_WITH_CUDA  // set once tenond loads the plug-in
   build.cuda = true;
 #endif
   return build;

@@ -29,6 +29,13 @@ if [ "${TENON_QUICK:-0}" != 1 ]; then
   ctest --test-dir "$build-thread" --output-on-failure -j "$jobs" -L scheduler
 fi
 
+if command -v nvcc >/dev/null; then
+  step "CUDA provider: build and host tests"
+  cmake -G Ninja -S . -B "$build-cuda" -DTENON_TESTS=ON -DTENON_CUDA=ON
+  cmake --build "$build-cuda" -j "$jobs" --target cuda_provider_test
+  ctest --test-dir "$build-cuda" --output-on-failure -R '^Cuda'
+fi
+
 step "C++ tests"
 ctest --test-dir "$build" --output-on-failure -j "$jobs"
 
