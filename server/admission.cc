@@ -19,18 +19,25 @@ absl::StatusOr<Reservation> MemoryBudget::Reserve(int64_t bytes) {
         .Meta("planned_peak_bytes", bytes)
         .Meta("limit_bytes", limit_bytes_);
   }
-  std::lock_guard lock(mutex_);
-  if (reserved_ + bytes > limit_bytes_) {
-    return Error(Reason::kOverloaded,
-                 StrCat("the request plans ", bytes, " bytes; ", limit_bytes_ - reserved_, " of ",
-                        limit_bytes_, " are free now"))
-        .Meta("planned_peak_bytes", bytes)
-        .Meta("free_bytes", limit_bytes_ - reserved_)
-        .Meta("limit_bytes", limit_bytes_)
-        .Meta("retry_delay_seconds", 1);
+  int64_t missing = Take(bytes);
+  if (missing > 0 && reclaim_ != nullptr) {
+    reclaim_(missing);
+    missing = Take(bytes);
   }
+  if (missing == 0) return Reservation(this, bytes);
+  return Error(Reason::kOverloaded, StrCat("the request plans ", bytes, " bytes; ", bytes - missing,
+                                           " of ", limit_bytes_, " are free now"))
+      .Meta("planned_peak_bytes", bytes)
+      .Meta("free_bytes", bytes - missing)
+      .Meta("limit_bytes", limit_bytes_)
+      .Meta("retry_delay_seconds", 1);
+}
+
+int64_t MemoryBudget::Take(int64_t bytes) {
+  std::lock_guard lock(mutex_);
+  if (bytes > limit_bytes_ - reserved_) return bytes - (limit_bytes_ - reserved_);
   reserved_ += bytes;
-  return Reservation(this, bytes);
+  return 0;
 }
 
 int64_t MemoryBudget::reserved_bytes() const {

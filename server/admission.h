@@ -4,6 +4,7 @@
 #define TENON_SERVER_ADMISSION_H_
 
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <utility>
 
@@ -43,6 +44,10 @@ class MemoryBudget {
  public:
   explicit MemoryBudget(int64_t limit_bytes) : limit_bytes_(limit_bytes) {}
 
+  // Called by Reserve, without a lock held, to give back at least that many bytes of what is only
+  // kept for later. Set once, before the first Reserve.
+  void SetReclaimer(std::function<void(int64_t bytes)> reclaim) { reclaim_ = std::move(reclaim); }
+
   // EXCEEDS_SERVER_LIMIT when `bytes` can never fit, OVERLOADED with a retry delay when they do not
   // fit now.
   absl::StatusOr<Reservation> Reserve(int64_t bytes);
@@ -52,7 +57,11 @@ class MemoryBudget {
 
  private:
   friend class Reservation;
+  // Bytes that lack for `bytes` more; takes them when none do.
+  int64_t Take(int64_t bytes);
+
   const int64_t limit_bytes_;
+  std::function<void(int64_t)> reclaim_;
   mutable std::mutex mutex_;
   int64_t reserved_ = 0;
 };

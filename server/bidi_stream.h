@@ -288,7 +288,13 @@ class BidiStream : public grpc::ServerBidiReactor<Request, Response>,
     return write_started_.has_value() && *write_started_ < limit;
   }
   void Cut() override {
+    const absl::Status slow = Error(Reason::kSlowReader, "the client did not read for too long");
     cancel_.Cancel(Reason::kSlowReader);
+    {
+      // A status can't reach a client that does not read: it sees CANCELLED. Logs and metrics tell.
+      std::lock_guard lock(mutex_);
+      if (!over_ && (!ending_.has_value() || ending_->ok())) ending_ = slow;
+    }
     context_->TryCancel();
   }
 

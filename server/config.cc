@@ -118,6 +118,11 @@ absl::Status FillAddresses(Config* config) {
   const absl::StatusOr<Address> metrics = ParseAddress(config->metrics);
   if (!metrics.ok()) return BadSetting("metrics", std::string(metrics.status().message()));
   if (metrics->is_unix) return BadSetting("metrics", "expected HOST:PORT");
+  if (!metrics->local && !absl::GetFlag(FLAGS_insecure_listen)) {
+    return BadSetting("metrics", StrCat("'", config->metrics,
+                                        "' is reached from other machines; give --insecure_listen "
+                                        "to allow that"));
+  }
   return absl::OkStatus();
 }
 
@@ -193,8 +198,9 @@ absl::StatusOr<int64_t> ParseBytes(std::string_view text, int64_t whole) {
     break;
   }
   double value = 0;
+  const bool percent = text.find('%') != std::string_view::npos;
   if (!absl::SimpleAtod(absl::StripAsciiWhitespace(number), &value) || !(value >= 0) ||
-      !(value * factor < 9e18)) {
+      !(value * factor < 9e18) || (percent && value > 100)) {
     return Error(Reason::kBadParameter,
                  StrCat("'", text,
                         "' is not a number of bytes; expected for example 4GiB, 512MiB, "

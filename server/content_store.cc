@@ -57,6 +57,10 @@ absl::StatusOr<std::shared_ptr<const StoredContent>> ContentStore::Put(Kind kind
   content->display_name = std::move(options.display_name);
   content->tensor = std::move(tensor);
   content->reservation = std::move(options.reservation);
+  if (content->reservation.bytes() == 0) {  // before the lock: it may evict from this store
+    TENON_ASSIGN_OR_RETURN(content->reservation,
+                           budget_->Reserve(content->tensor.buffer.size_bytes()));
+  }
 
   std::lock_guard lock(mutex_);
   DropExpired();
@@ -64,10 +68,6 @@ absl::StatusOr<std::shared_ptr<const StoredContent>> ContentStore::Put(Kind kind
   auto entry = entries_.find(content->handle);
   *created = entry == entries_.end();
   if (*created) {
-    if (content->reservation.bytes() == 0) {
-      TENON_ASSIGN_OR_RETURN(content->reservation,
-                             budget_->Reserve(content->tensor.buffer.size_bytes()));
-    }
     content->created = now;
     const std::string handle = content->handle;
     entry =
@@ -116,6 +116,24 @@ std::vector<ContentStore::Description> ContentStore::List(Kind kind) {
     return std::tie(b.last_used, a.handle) < std::tie(a.last_used, b.handle);
   });
   return list;
+}
+
+void ContentStore::Evict(int64_t bytes) {
+  std::vector<Entry> evicted;  // released after the lock
+  std::lock_guard lock(mutex_);
+  DropExpired();
+  std::vector<Entries::iterator> unused;
+  for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+    if (entry->second.content.use_count() == 1) unused.push_back(entry);
+  }
+  std::sort(unused.begin(), unused.end(),
+            [](const auto& a, const auto& b) { return a->second.last_used < b->second.last_used; });
+  for (const Entries::iterator entry : unused) {
+    if (bytes <= 0) return;
+    bytes -= entry->second.content->reservation.bytes();
+    evicted.push_back(std::move(entry->second));
+    entries_.erase(entry);
+  }
 }
 
 int64_t ContentStore::bytes() {

@@ -77,6 +77,8 @@ class ContentStore {
   absl::Status Delete(Kind kind, const std::string& handle);
   // All of a kind: the most recently used first, equally recent ones by handle.
   std::vector<Description> List(Kind kind);
+  // Drops the least recently used content that nobody uses until `bytes` are free, or none is left.
+  void Evict(int64_t bytes);
   // Of everything stored.
   int64_t bytes();
 

@@ -3,9 +3,12 @@
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
+#include "server/content_store.h"
 #include "server/process_stats.h"
 #include "server/provider_setup.h"
 #include "server/version.h"
@@ -57,8 +60,14 @@ void AppendServer(const ServerState& state, std::vector<MetricFamily>& families)
   families.push_back(std::move(phases));
   families.push_back(Single("tenon_memory_budget_bytes", "Memory of all admitted work together.",
                             static_cast<double>(state.budget.limit_bytes())));
-  families.push_back(Single("tenon_memory_reserved_bytes", "Planned peaks of admitted work.",
-                            static_cast<double>(state.budget.reserved_bytes())));
+  const int64_t stored = state.store == nullptr ? 0 : state.store->bytes();
+  families.push_back(
+      Single("tenon_memory_reserved_bytes", "Planned peaks of admitted work.",
+             static_cast<double>(std::max<int64_t>(state.budget.reserved_bytes() - stored, 0))));
+  families.push_back(
+      Single("tenon_memory_stored_bytes",
+             "Data sets and tensors that are kept; evicted when work needs the room.",
+             static_cast<double>(stored)));
   families.push_back(Single("tenon_queue_length", "Requests that wait for their turn.",
                             static_cast<double>(state.executor.queued())));
   families.push_back(

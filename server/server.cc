@@ -69,6 +69,8 @@ Server::Server(const Config& config, Parts parts)
   state_->settings.scratch_dir = config.scratch_dir;
   state_->settings.dataset_ttl = absl::ToChronoSeconds(config.dataset_ttl);
   state_->store = std::make_shared<ContentStore>(&state_->budget, state_->settings.dataset_ttl);
+  state_->budget.SetReclaimer(
+      [store = state_->store.get()](int64_t bytes) { store->Evict(bytes); });
 }
 
 Server::~Server() {

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "backends/core/error.h"
@@ -58,14 +60,21 @@ int WriteAll(int fd, std::string_view bytes) {
   return 0;
 }
 
-// 0, or the error number.
-int WriteParts(const std::string& path, std::initializer_list<std::string_view> parts) {
-  Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+// 0, or the error number. `flags` say how to open the file, beside writing.
+int WriteParts(const std::string& path, int flags, std::initializer_list<std::string_view> parts) {
+  Descriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666));
   if (file.get() < 0) return errno;
   for (const std::string_view part : parts) {
     if (const int error = WriteAll(file.get(), part); error != 0) return error;
   }
   return file.Close() == 0 ? 0 : errno;
+}
+
+// What `path` names through symbolic links, so that the link stays and its target is replaced.
+std::string FinalTarget(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path target = std::filesystem::weakly_canonical(path, error);
+  return error ? path : target.string();
 }
 
 }  // namespace
@@ -98,10 +107,18 @@ absl::StatusOr<Buffer> ReadFile(const std::string& path) {
 }
 
 absl::Status WriteFile(const std::string& path, std::initializer_list<std::string_view> parts) {
+  // Devices, pipes and the like are written to, never replaced by a file.
+  struct stat status;
+  const bool exists = stat(path.c_str(), &status) == 0;
+  if (exists && !S_ISREG(status.st_mode)) {
+    const int error = WriteParts(path, O_TRUNC, parts);
+    return error == 0 ? absl::OkStatus() : WriteError(path, error);
+  }
   static std::atomic<uint64_t> counter{0};
-  const std::string temporary = StrCat(path, ".", getpid(), ".", counter.fetch_add(1), ".tmp");
-  int error = WriteParts(temporary, parts);
-  if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  const std::string target = FinalTarget(path);
+  const std::string temporary = StrCat(target, ".", getpid(), ".", counter.fetch_add(1), ".tmp");
+  int error = WriteParts(temporary, O_CREAT | O_EXCL, parts);
+  if (error == 0 && std::rename(temporary.c_str(), target.c_str()) != 0) error = errno;
   if (error == 0) return absl::OkStatus();
   unlink(temporary.c_str());
   return WriteError(path, error);

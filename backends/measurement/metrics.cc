@@ -22,8 +22,8 @@ constexpr int32_t kPair = TENON_RESOURCE_PAIR;
 absl::Status Undefined(const MeasureSpec& spec, int32_t space, const char* what) {
   const bool original = space == kOriginal;
   return Error(Reason::kUndefinedScore,
-               absl::StrCat(spec.info->id, " is not defined: all distances between rows of the ",
-                            original ? "data set (hd) " : "projection (ld) ", what))
+               StrCat(spec.info->id, " is not defined: all distances between rows of the ",
+                      original ? "data set (hd) " : "projection (ld) ", what))
       .Field(original ? "dataset" : "projection");
 }
 
@@ -33,6 +33,16 @@ absl::Status ZeroDistances(const MeasureSpec& spec, int32_t space) {
 
 absl::Status EqualDistances(const MeasureSpec& spec, int32_t space, double distance) {
   return distance == 0 ? ZeroDistances(spec, space) : Undefined(spec, space, "are equal");
+}
+
+// `largest` is the largest distance of the space; if that is finite, a sum of squares is not.
+absl::Status Overflow(const MeasureSpec& spec, int32_t space, double largest) {
+  const bool original = space == kOriginal;
+  const char* sums = std::isfinite(largest) ? "sums of squares of distances" : "distances";
+  return Error(Reason::kUndefinedScore,
+               absl::StrCat(spec.info->id, " is not defined: ", sums, " between rows of the ",
+                            original ? "data set (hd)" : "projection (ld)", " overflow"))
+      .Field(original ? "dataset" : "projection");
 }
 
 // The resource that serves `key`: the same one, or with a larger k.
@@ -183,6 +193,9 @@ ResourceKey OrderedKey(double part) {
 absl::StatusOr<MeasureScores> Stress(const MeasureSpec& spec, const MetricInput& input) {
   const auto& sums = Read<PairStatistics>(input, kPairStatisticsKey);
   if (!(sums.max_original > 0)) return ZeroDistances(spec, kOriginal);
+  if (!std::isfinite(sums.sum_original_squared)) {
+    return Overflow(spec, kOriginal, sums.max_original);
+  }
   return OneScore(spec, std::sqrt(sums.sum_difference_squared / sums.sum_original_squared));
 }
 
@@ -191,11 +204,21 @@ absl::StatusOr<MeasureScores> ScaleNormalizedStress(const MeasureSpec& spec,
   const auto& sums = Read<PairStatistics>(input, kPairStatisticsKey);
   if (!(sums.max_original > 0)) return ZeroDistances(spec, kOriginal);
   if (!(sums.max_embedded > 0)) return ZeroDistances(spec, kEmbedded);
-  return OneScore(spec, std::sqrt(std::max(0.0, sums.scaled_residual) / sums.sum_original_squared));
+  if (!std::isfinite(sums.sum_original_squared)) {
+    return Overflow(spec, kOriginal, sums.max_original);
+  }
+  if (!std::isfinite(sums.sum_embedded_squared)) {
+    return Overflow(spec, kEmbedded, sums.max_embedded);
+  }
+  // Rounding can leave a little less than zero; NaN has to stay.
+  const double residual = sums.scaled_residual < 0 ? 0.0 : sums.scaled_residual;
+  return OneScore(spec, std::sqrt(residual / sums.sum_original_squared));
 }
 
 absl::StatusOr<MeasureScores> Pearson(const MeasureSpec& spec, const MetricInput& input) {
   const auto& sums = Read<PairStatistics>(input, kPairStatisticsKey);
+  if (!std::isfinite(sums.moment_original)) return Overflow(spec, kOriginal, sums.max_original);
+  if (!std::isfinite(sums.moment_embedded)) return Overflow(spec, kEmbedded, sums.max_embedded);
   if (sums.min_original == sums.max_original || !(sums.moment_original > 0)) {
     return EqualDistances(spec, kOriginal, sums.max_original);
   }
@@ -204,7 +227,7 @@ absl::StatusOr<MeasureScores> Pearson(const MeasureSpec& spec, const MetricInput
   }
   const double r =
       sums.comoment / std::sqrt(sums.moment_original) / std::sqrt(sums.moment_embedded);
-  return OneScore(spec, std::isnan(r) ? r : std::clamp(r, -1.0, 1.0));
+  return OneScore(spec, std::isfinite(r) ? std::clamp(r, -1.0, 1.0) : r);
 }
 
 absl::StatusOr<MeasureScores> Spearman(const MeasureSpec& spec, const MetricInput& input) {
@@ -221,6 +244,9 @@ absl::StatusOr<MeasureScores> Spearman(const MeasureSpec& spec, const MetricInpu
 absl::StatusOr<MeasureScores> NonMetricStress(const MeasureSpec& spec, const MetricInput& input) {
   const auto& ordered = Read<OrderedPairStatistics>(input, OrderedKey(kIsotonicFit));
   if (!(ordered.max_embedded > 0)) return ZeroDistances(spec, kEmbedded);
+  if (!std::isfinite(ordered.sum_embedded_squared)) {
+    return Overflow(spec, kEmbedded, ordered.max_embedded);
+  }
   return OneScore(spec, std::sqrt(ordered.isotonic_residual / ordered.sum_embedded_squared));
 }
 
@@ -238,7 +264,9 @@ ResourceKey DensityKey(const MeasureSpec& spec, int32_t space) {
 absl::StatusOr<Densities> FindDensities(const MeasureSpec& spec, const MetricInput& input) {
   const Densities densities = {&Read<double>(input, DensityKey(spec, kOriginal)),
                                &Read<double>(input, DensityKey(spec, kEmbedded))};
-  if (!(densities.embedded[input.n] > 0)) return ZeroDistances(spec, kEmbedded);
+  const double largest = densities.embedded[input.n];
+  if (!std::isfinite(largest)) return Overflow(spec, kEmbedded, largest);
+  if (!(largest > 0)) return ZeroDistances(spec, kEmbedded);
   return densities;
 }
 
@@ -307,7 +335,9 @@ absl::Status DistancesNotZero(const MeasureSpec& spec, const MetricInput& input)
 
 absl::Status DensityExists(const MeasureSpec& spec, const MetricInput& input) {
   const double* density = &Read<double>(input, DensityKey(spec, kOriginal));
-  return density[input.n] > 0 ? absl::OkStatus() : ZeroDistances(spec, kOriginal);
+  const double largest = density[input.n];
+  if (!std::isfinite(largest)) return Overflow(spec, kOriginal, largest);
+  return largest > 0 ? absl::OkStatus() : ZeroDistances(spec, kOriginal);
 }
 
 struct Metric {

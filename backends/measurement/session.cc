@@ -4,7 +4,6 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
-#include <limits>
 #include <new>
 #include <utility>
 
@@ -63,10 +62,9 @@ absl::Status CheckFinite(const Tensor& tensor, const MatrixName& name) {
   return absl::OkStatus();
 }
 
-// The checked copy of `matrix` in the type that distances are computed in.
-absl::StatusOr<Tensor> Widen(const Tensor& matrix, const SessionOptions& options, int64_t columns,
+// The checked copy of `matrix`, whose shape is right, in the type that distances are computed in.
+absl::StatusOr<Tensor> Widen(const Tensor& matrix, const SessionOptions& options,
                              const MatrixName& name) {
-  TENON_RETURN_IF_ERROR(CheckShape(matrix.spec, options.rows, columns, name));
   auto copy = ConvertTensor(matrix, options.compute_dtype);
   if (!copy.ok()) {
     const ErrorDetails details = GetErrorDetails(copy.status());
@@ -133,7 +131,6 @@ struct Session::Impl {
   absl::StatusOr<tenon_resource_statistics> Build(const ResourceSet& outputs,
                                                   const Tensor* projection, int64_t working_bytes,
                                                   const CancelToken* cancel) const;
-  absl::StatusOr<int64_t> ProjectionWorking(int64_t columns, const ResourceSet& outputs) const;
   tenon_resource_request Request(const ResourceSet& outputs) const;
   MetricInput Input() const;
 };
@@ -173,19 +170,6 @@ absl::StatusOr<tenon_resource_statistics> Session::Impl::Build(const ResourceSet
   return statistics;
 }
 
-// Scratch for a projection of this width; planned for max_embedded_columns.
-absl::StatusOr<int64_t> Session::Impl::ProjectionWorking(int64_t columns,
-                                                         const ResourceSet& outputs) const {
-  if (columns <= options.max_embedded_columns || outputs.resources.empty()) {
-    return plan.projection_working;
-  }
-  tenon_resource_request request = Request(outputs);
-  request.embedded = MatrixOf(options, false, columns);
-  const int64_t budget = options.memory_budget_bytes;
-  return provider->WorkingMemory(
-      request, budget == 0 ? std::numeric_limits<int64_t>::max() : plan.projection_working);
-}
-
 MetricInput Session::Impl::Input() const {
   MetricInput input;
   input.n = options.rows;
@@ -197,7 +181,8 @@ MetricInput Session::Impl::Input() const {
 
 absl::Status Session::Impl::BindOriginal(const Tensor& matrix, const CancelToken* cancel) {
   const auto start = std::chrono::steady_clock::now();
-  TENON_ASSIGN_OR_RETURN(original, Widen(matrix, options, options.original_columns, kDataset));
+  TENON_RETURN_IF_ERROR(CheckShape(matrix.spec, options.rows, options.original_columns, kDataset));
+  TENON_ASSIGN_OR_RETURN(original, Widen(matrix, options, kDataset));
   TENON_ASSIGN_OR_RETURN(ResourceSet set, ResourceSet::Allocate(plan.original_keys, options.rows));
   TENON_ASSIGN_OR_RETURN(const tenon_resource_statistics statistics,
                          Build(set, nullptr, plan.original_working, cancel));
@@ -216,10 +201,12 @@ absl::StatusOr<ProjectionScores> Session::Impl::Measure(const Tensor& matrix,
                                                         const CancelToken* cancel) const {
   const auto start = std::chrono::steady_clock::now();
   if (!bound) return Error(Reason::kInternal, "the session has no data set yet");
-  TENON_ASSIGN_OR_RETURN(const Tensor projection, Widen(matrix, options, 0, kProjection));
+  TENON_RETURN_IF_ERROR(CheckShape(matrix.spec, options.rows, 0, kProjection));
+  TENON_ASSIGN_OR_RETURN(const int64_t working,
+                         ProjectionWorking(matrix.spec.shape[1], options, plan, *provider));
+  TENON_ASSIGN_OR_RETURN(const Tensor projection, Widen(matrix, options, kProjection));
   TENON_ASSIGN_OR_RETURN(const ResourceSet set,
                          ResourceSet::Allocate(plan.projection_keys, options.rows));
-  TENON_ASSIGN_OR_RETURN(const int64_t working, ProjectionWorking(projection.spec.shape[1], set));
   const auto build_start = std::chrono::steady_clock::now();
   TENON_ASSIGN_OR_RETURN(const tenon_resource_statistics statistics,
                          Build(set, &projection, working, cancel));

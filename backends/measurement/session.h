@@ -27,7 +27,7 @@ namespace tenon::measurement {
 struct SessionOptions {
   int64_t rows = 0;                  // n
   int64_t original_columns = 0;      // d
-  int64_t max_embedded_columns = 2;  // for planning only
+  int64_t max_embedded_columns = 2;  // for planning only: wider ones are scored if they fit
   DType compute_dtype = DType::kFloat64;
   bool geodesic = false;
   bool return_local = false;
@@ -66,7 +66,9 @@ class Session {
   ~Session();
 
   const std::vector<MeasureSpec>& specs() const;
-  int64_t planned_peak_bytes() const;    // with in_flight() projections
+  // With in_flight() projections of max_embedded_columns. Wider ones take more, in all never more
+  // than the budget.
+  int64_t planned_peak_bytes() const;
   int64_t original_bytes() const;        // kept for the original side
   int in_flight() const;                 // projections at once
   std::string in_flight_limit() const;   // what limited it: "requested", "memory", "threads"
@@ -77,8 +79,11 @@ class Session {
   absl::Status BindOriginal(const Tensor& original, const CancelToken* cancel);
 
   // Scores one projection: n rows, any width >= 1, any real type. Thread-safe. Errors:
-  // SHAPE_MISMATCH, NOT_FINITE (first row and column), UNDEFINED_SCORE (which measure, why); fields
-  // are "projection". A failed projection leaves the session usable.
+  // SHAPE_MISMATCH, NOT_FINITE (first row and column), UNDEFINED_SCORE (which measure, why; field
+  // "dataset" if that space is at fault), EXCEEDS_MEMORY_BUDGET if it is wider than planned and its
+  // share of memory_budget_bytes, one of in_flight(), does not hold it (metadata
+  // memory_budget_bytes, smallest_budget_bytes); other fields are "projection". A failed projection
+  // leaves the session usable.
   absl::StatusOr<ProjectionScores> Measure(const Tensor& projection,
                                            const CancelToken* cancel) const;
 

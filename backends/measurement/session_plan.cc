@@ -136,8 +136,12 @@ absl::StatusOr<Working> WorkingBytes(const std::vector<ResourceKey>& keys, int64
   return Working{0, held + smallest};
 }
 
+int WantedInFlight(const SessionOptions& options) {
+  return options.in_flight > 0 ? options.in_flight : kPreferredInFlight;
+}
+
 void SetInFlight(const SessionOptions& options, SessionPlan& plan) {
-  const int wanted = options.in_flight > 0 ? options.in_flight : kPreferredInFlight;
+  const int wanted = WantedInFlight(options);
   plan.in_flight = std::min(wanted, plan.threads);
   plan.in_flight_limit = plan.in_flight < wanted ? "threads" : "requested";
   if (options.memory_budget_bytes == 0 || plan.Projection() == 0) return;
@@ -149,6 +153,39 @@ void SetInFlight(const SessionOptions& options, SessionPlan& plan) {
 }
 
 }  // namespace
+
+absl::StatusOr<int64_t> ProjectionWorking(int64_t columns, const SessionOptions& options,
+                                          const SessionPlan& plan, plugin::Provider& provider) {
+  if (columns <= options.max_embedded_columns) return plan.projection_working;
+  TENON_ASSIGN_OR_RETURN(
+      const int64_t planned_copy,
+      CheckedByteCount({options.compute_dtype, {options.rows, options.max_embedded_columns}}));
+  TENON_ASSIGN_OR_RETURN(const int64_t copy,
+                         CheckedByteCount({options.compute_dtype, {options.rows, columns}}));
+  const int64_t held = plan.projection_fixed - planned_copy + copy;
+  const int64_t budget = options.memory_budget_bytes;
+  SessionOptions one = options;  // as if one such projection had its share to itself
+  one.max_embedded_columns = columns;
+  if (budget > 0) {
+    one.memory_budget_bytes = std::max<int64_t>(1, (budget - plan.Original()) / plan.in_flight);
+  }
+  TENON_ASSIGN_OR_RETURN(const Working working,
+                         WorkingBytes(plan.projection_keys, held, one, plan, provider));
+  if (working.smallest == 0) {
+    const int64_t available = budget > 0 ? one.memory_budget_bytes - held : kUnlimited;
+    return std::min(available, std::max(plan.projection_working, working.bytes));
+  }
+  // A larger budget may also admit more projections at once, up to those wanted.
+  const int64_t at_once = std::min(WantedInFlight(options), plan.threads);
+  const int64_t smallest = plan.Original() + at_once * working.smallest;
+  return Error(Reason::kExceedsMemoryBudget,
+               absl::StrCat("a projection (ld) of ", columns, " columns needs a memory budget of ",
+                            smallest, " bytes, the budget is ", budget, " bytes"))
+      .Field("projection")
+      .Meta("columns", columns)
+      .Meta("memory_budget_bytes", budget)
+      .Meta("smallest_budget_bytes", smallest);
+}
 
 tenon_matrix MatrixOf(const SessionOptions& options, bool original, int64_t columns) {
   tenon_matrix matrix = {};

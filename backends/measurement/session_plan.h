@@ -41,6 +41,13 @@ struct SessionPlan {
 absl::StatusOr<SessionPlan> PlanSession(const std::vector<MeasureSpec>& specs,
                                         const SessionOptions& options, plugin::Provider& provider);
 
+// Scratch to grant for a projection of this width. One wider than planned gets what it needs,
+// within an equal share of the budget per projection in flight. EXCEEDS_MEMORY_BUDGET with field
+// "projection"; its smallest_budget_bytes is enough for as many such projections at once as were
+// wanted.
+absl::StatusOr<int64_t> ProjectionWorking(int64_t columns, const SessionOptions& options,
+                                          const SessionPlan& plan, plugin::Provider& provider);
+
 // The matrix of one space without its data.
 tenon_matrix MatrixOf(const SessionOptions& options, bool original, int64_t columns);
 

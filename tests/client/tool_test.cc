@@ -118,6 +118,7 @@ TEST_F(ToolTest, HelpAndVersion) {
     EXPECT_EQ(by_help.code, kExitOk);
     EXPECT_EQ(by_help.out, RunWith({command, "--help"}).out);
     EXPECT_THAT(RunWith({"help"}).out, HasSubstr(command));
+    EXPECT_EQ(RunWith({"help", "help"}).out, RunWith({"help"}).out);
   }
   EXPECT_THAT(RunWith({"version"}).out, HasSubstr("tenon "));
   EXPECT_EQ(RunWith({"--version"}).out, RunWith({"version"}).out);
@@ -198,6 +199,12 @@ TEST_F(ToolTest, ChecksAgainstReferences) {
   result = RunWith({"contract", " ->", a, "--server", server.address(), "--check", reference});
   EXPECT_EQ(result.code, kExitCheckFailed);
   EXPECT_THAT(result.out, HasSubstr("DISAGREES"));
+  // A file that can't serve is found before the work: nothing has been printed.
+  for (const std::string& bad : {Path("missing.json"), WriteText("other.json", "{}")}) {
+    result = RunWith({"contract", "->", a, "--server", server.address(), "--check", bad});
+    EXPECT_EQ(result.code, kExitUsage);
+    EXPECT_EQ(result.out, "");
+  }
 }
 
 TEST_F(ToolTest, RefusalsExitWithThree) {

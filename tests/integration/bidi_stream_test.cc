@@ -102,6 +102,19 @@ TEST_F(BidiStreamTest, AClientThatDoesNotReadIsCut) {
   EXPECT_EQ(echo.Read(), "y");
 }
 
+// Everything is queued and the end is OK, but the client never takes it: that is no success.
+TEST_F(BidiStreamTest, AnAnswerThatNobodyReadsEndsAsSlowReader) {
+  server::Config config = TestConfig();
+  config.write_stall_timeout = absl::Milliseconds(100);
+  Start(config);
+  RawCall flood(channel_, "/test/flood_and_finish");
+  ASSERT_TRUE(flood.Write("x"));
+  EXPECT_THAT(service_.WaitForEnds(1), ElementsAre("SLOW_READER"));
+  while (flood.Read().has_value()) {
+  }
+  EXPECT_FALSE(flood.Finish().ok());
+}
+
 TEST_F(BidiStreamTest, AReaderThatKeepsUpIsNotCut) {
   server::Config config = TestConfig();
   config.write_stall_timeout = absl::Seconds(20);

@@ -26,7 +26,12 @@ class Stream final : public server::BidiStream<grpc::ByteBuffer, grpc::ByteBuffe
   }
 
   void OnFrame(const grpc::ByteBuffer& frame) override {
-    if (kind_ == "/test/flood" || kind_ == "/test/fail") Send(Flood);
+    const bool finish = kind_ == "/test/flood_and_finish";
+    if (kind_ == "/test/flood" || kind_ == "/test/fail" || finish) Send(Flood);
+    if (finish) {
+      Finish();
+      return;
+    }
     if (kind_ == "/test/fail") {
       Fail(Error(Reason::kBadPath, "as asked").Field("header.path"));
       return;
@@ -39,7 +44,7 @@ class Stream final : public server::BidiStream<grpc::ByteBuffer, grpc::ByteBuffe
     const absl::Status why = cancel()->Check();
     if (kind_ == "/test/stuck") service_->WaitUntilReleased();
     state_->metrics.CallEnded(Method::kContract, why, 0);
-    service_->Ended(why);
+    service_->Ended(kind_ == "/test/flood_and_finish" ? outcome() : why);
   }
 
   const std::string kind_;

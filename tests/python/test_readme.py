@@ -47,8 +47,7 @@ def test_tenon_commands_of_the_readme_run(server, tmp_path):
     """The block of `tenon` lines, with small arrays where it names files."""
     import numpy as np
     rng = np.random.default_rng(0)
-    for name, shape in [("a", (3, 4)), ("b", (4, 5)), ("hd", (60, 5)), ("pca", (60, 2)),
-                        ("tsne", (60, 2))]:
+    for name, shape in [("a", (3, 4)), ("b", (4, 5))]:
         np.save(tmp_path / f"{name}.npy", rng.normal(size=shape))
     lines = next(b for b in blocks("sh") if "client/cpp/tenon contract" in b).splitlines()
     for line in lines:

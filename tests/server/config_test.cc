@@ -129,6 +129,8 @@ TEST_F(ConfigTest, RefusesBadArgumentsNamingTheFlag) {
                {{"--listen=nowhere"}, "listen"},
                {{"--metrics=nowhere"}, "metrics"},
                {{"--metrics=unix:/x"}, "metrics"},
+               {{"--metrics=0.0.0.0:1"}, "metrics"},
+               {{"--memory_budget=150%"}, "memory_budget"},
                {{"--concurrent_requests=0"}, "concurrent_requests"},
                {{"--max_queued_requests=-1"}, "max_queued_requests"},
                {{"--max_concurrent_streams=0"}, "max_concurrent_streams"},

@@ -163,5 +163,36 @@ TEST_F(ContentStoreTest, ListsTheMostRecentlyUsedFirst) {
   EXPECT_EQ(list[0].created + seconds(2), list[0].last_used);
 }
 
+// What is only kept for later makes room, the least recently used first; what is in use stays.
+TEST_F(ContentStoreTest, EvictsUnusedContentWhenWorkNeedsTheRoom) {
+  budget_.SetReclaimer([this](int64_t bytes) { store_.Evict(bytes); });
+  const std::string oldest = Put(MakeTensor({300}, 1))->handle;
+  now_ += seconds(1);
+  const std::string newer = Put(MakeTensor({300}, 2))->handle;
+  now_ += seconds(1);
+  const auto used = Put(MakeTensor({300}, 3));
+  {
+    const auto work = budget_.Reserve(200);
+    ASSERT_TRUE(work.ok()) << work.status();
+    EXPECT_EQ(GetReason(oldest), Reason::kNotFound);
+    EXPECT_TRUE(store_.Describe(Kind::kDataset, newer).ok());
+  }
+  const auto more = budget_.Reserve(701);
+  ASSERT_FALSE(more.ok());
+  EXPECT_EQ(GetErrorDetails(more.status()).reason, Reason::kOverloaded);
+  EXPECT_EQ(GetReason(newer), Reason::kNotFound);
+  EXPECT_TRUE(store_.Describe(Kind::kDataset, used->handle).ok());
+  EXPECT_EQ(budget_.reserved_bytes(), 300);
+}
+
+TEST_F(ContentStoreTest, NewContentTakesThePlaceOfOld) {
+  budget_.SetReclaimer([this](int64_t bytes) { store_.Evict(bytes); });
+  for (uint8_t i = 0; i < 20; ++i) {
+    ASSERT_NE(Put(MakeTensor({400}, i)), nullptr);
+    now_ += seconds(1);
+  }
+  EXPECT_EQ(store_.List(Kind::kDataset).size(), 2u);
+}
+
 }  // namespace
 }  // namespace tenon::server

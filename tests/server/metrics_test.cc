@@ -31,6 +31,7 @@ TEST(Metrics, ExpositionKeepsItsSchema) {
       {"tenon_flops_total", {"counter", ""}},
       {"tenon_memory_budget_bytes", {"gauge", ""}},
       {"tenon_memory_reserved_bytes", {"gauge", ""}},
+      {"tenon_memory_stored_bytes", {"gauge", ""}},
       {"tenon_payload_bytes_total", {"counter", "direction"}},
       {"tenon_phase_seconds", {"histogram", "method,phase"}},
       {"tenon_process_cpu_seconds_total", {"counter", ""}},

@@ -67,10 +67,7 @@ absl::StatusOr<CheckOutcome> Compare(const json& entry, const Tensor& result) {
   return outcome;
 }
 
-}  // namespace
-
-absl::StatusOr<CheckOutcome> CheckResult(const std::string& path, const std::string& name,
-                                         const Tensor& result) {
+absl::StatusOr<json> FindReference(const std::string& path, const std::string& name) {
   TENON_ASSIGN_OR_RETURN(const Buffer bytes, ReadFile(path));
   const json file = json::parse(AsText(bytes), nullptr, false);
   if (!file.is_object()) {
@@ -82,8 +79,20 @@ absl::StatusOr<CheckOutcome> CheckResult(const std::string& path, const std::str
     return Error(Reason::kNotFound, StrCat("'", path, "' has no entry '", name, "'"))
         .Field("--check");
   }
+  return *entry;
+}
+
+}  // namespace
+
+absl::Status CheckReference(const std::string& path, const std::string& name) {
+  return FindReference(path, name).status();
+}
+
+absl::StatusOr<CheckOutcome> CheckResult(const std::string& path, const std::string& name,
+                                         const Tensor& result) {
+  TENON_ASSIGN_OR_RETURN(const json entry, FindReference(path, name));
   try {
-    return Compare(*entry, result);
+    return Compare(entry, result);
   } catch (const json::exception& error) {
     return Error(Reason::kBadParameter, StrCat("'", path, "': ", error.what())).Field("--check");
   }

@@ -20,6 +20,9 @@ struct CheckOutcome {
   bool passed() const { return relative_difference <= tolerance; }
 };
 
+// Whether CheckResult would find an entry; its errors. For before the work.
+absl::Status CheckReference(const std::string& path, const std::string& name);
+
 // Looks `name` up in a file of references {NAME: {"float64": {...}, "complex128": {...}}} and
 // compares the elements that it tells: all ("values") or a sample ("sample_positions",
 // "sample_values"). NOT_FOUND without such an entry, BAD_PARAMETER for a malformed file,

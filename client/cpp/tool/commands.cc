@@ -60,7 +60,7 @@ int UnknownCommand(const Session& session, const std::string& name) {
 }
 
 int Help(std::span<const std::string> topics, const Session& session) {
-  if (topics.empty()) {
+  if (topics.empty() || topics[0] == "help") {
     *session.out << Overview();
     return kExitOk;
   }

@@ -97,6 +97,8 @@ absl::StatusOr<int> Run(const Arguments& arguments, const Session& session) {
   if (session.err_is_terminal) {
     input.request.execution.set_progress_interval_seconds(kProgressSeconds);
   }
+  const auto reference = arguments.Get("check");
+  if (reference.has_value()) TENON_RETURN_IF_ERROR(CheckReference(*reference, input.name));
   const auto start = std::chrono::steady_clock::now();
   TENON_ASSIGN_OR_RETURN(const client::ContractOutcome outcome, Call(input, arguments, session));
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
@@ -110,7 +112,6 @@ absl::StatusOr<int> Run(const Arguments& arguments, const Session& session) {
   } else {
     PrintText(outcome, arguments, session.out);
   }
-  const auto reference = arguments.Get("check");
   if (!reference.has_value()) return kExitOk;
   TENON_ASSIGN_OR_RETURN(const bool passed,
                          Check(*reference, input.name, tensor, json ? session.err : session.out));
