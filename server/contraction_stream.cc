@@ -44,11 +44,12 @@ void ContractStream::OnFrame(const v1::ContractRequest& frame) {
 void ContractStream::OnHalfClose() {
   if (!header_seen_) {
     return Fail(Error(Reason::kTruncatedUpload, "the stream ended in state START, before a header")
+                    .Field("header")
                     .Meta("state", UploadStateName(UploadState::kStart)));
   }
   if (header_complete_) return;
   const absl::Status status = upload_->OnHalfClose();
-  if (!status.ok()) return Fail(status);
+  if (!status.ok()) return Fail(PrefixFields(status, work_->call().expression_field));
   {
     std::lock_guard lock(mutex_);
     input_closed_ = true;

@@ -145,6 +145,7 @@ absl::Status ContractUpload::Truncated() const {
   return Error(Reason::kTruncatedUpload,
                StrCat("the stream ended in state READING: operand ", k, " of set ", set_, " has ",
                       receiver->received_bytes(), " of ", receiver->size_bytes(), " bytes"))
+      .Field(StrCat("operands[", k, "]"))
       .Meta("state", UploadStateName(state_))
       .Meta("set", set_)
       .Meta("operand", k)

@@ -136,6 +136,7 @@ absl::Status UploadState::OnHalfClose() const {
   return Error(Reason::kTruncatedUpload,
                StrCat("the stream ended in state ", StateName(), " after ", data_.received_bytes(),
                       " of ", data_.size_bytes(), " bytes"))
+      .Field(upload_ == State::kStart ? "header" : "chunk")
       .Meta("state", StateName())
       .Meta("expected_bytes", data_.size_bytes())
       .Meta("actual_bytes", data_.received_bytes());

@@ -42,6 +42,19 @@ std::string_view MeasurementStream::StateName(State state) {
   return kNames[static_cast<int>(state)];
 }
 
+std::string MeasurementStream::AwaitedFrame(State state) {
+  switch (state) {
+    case State::kStart:
+      return "header";
+    case State::kDataset:
+      return "dataset_chunk";
+    case State::kLabels:
+      return "labels";
+    default:
+      return "projection_chunk";
+  }
+}
+
 MeasurementStream::MeasurementStream(grpc::CallbackServerContext* context, ServerState* state)
     : BidiStream(context, &state->watchdog), server_(state), tally_(&state->metrics) {
   server_->metrics.CallBegan(Method::kMeasure);
@@ -305,6 +318,7 @@ void MeasurementStream::OnHalfClose() {
       return Fail(
           Error(Reason::kTruncatedUpload, StrCat("the stream ended in state ", StateName(state_),
                                                  ", before everything announced had come"))
+              .Field(AwaitedFrame(state_))
               .Meta("state", StateName(state_)));
     case State::kIdle:
     case State::kSkipping:

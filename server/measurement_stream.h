@@ -51,6 +51,8 @@ class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::Measur
     kClosed
   };
   static std::string_view StateName(State state);
+  // The frame that a stream in this state waits for.
+  static std::string AwaitedFrame(State state);
 
   // The reader's side.
   void OnFrame(const v1::MeasureRequest& frame) override;

@@ -131,12 +131,13 @@ INSTANTIATE_TEST_SUITE_P(
         Cell{State::kStart, Event::kHeader, kLegal},
         Cell{State::kStart, Event::kChunk, "INVALID_ARGUMENT FRAME_ORDER chunk"},
         Cell{State::kStart, Event::kOperandSet, "INVALID_ARGUMENT FRAME_ORDER operand_set"},
-        Cell{State::kStart, Event::kHalfClose, "INVALID_ARGUMENT TRUNCATED_UPLOAD "},
+        Cell{State::kStart, Event::kHalfClose, "INVALID_ARGUMENT TRUNCATED_UPLOAD header"},
         Cell{State::kStart, Event::kEmptyFrame, "INVALID_ARGUMENT MISSING_FIELD frame"},
         Cell{State::kReading, Event::kHeader, "INVALID_ARGUMENT FRAME_ORDER header"},
         Cell{State::kReading, Event::kChunk, kLegal},
         Cell{State::kReading, Event::kOperandSet, kLegal},
-        Cell{State::kReading, Event::kHalfClose, "INVALID_ARGUMENT TRUNCATED_UPLOAD "},
+        Cell{State::kReading, Event::kHalfClose,
+             "INVALID_ARGUMENT TRUNCATED_UPLOAD header.network.operands[0]"},
         Cell{State::kReading, Event::kEmptyFrame, "INVALID_ARGUMENT MISSING_FIELD frame"},
         Cell{State::kBetweenSets, Event::kHeader, "INVALID_ARGUMENT FRAME_ORDER header"},
         Cell{State::kBetweenSets, Event::kChunk, kLegal},
@@ -281,6 +282,7 @@ TEST_F(LegalFrameTest, HalfCloseInsideAnOperandTellsWhatIsMissing) {
   client->HalfClose();
   CallError error = ErrorOf(client->Finish().status);
   EXPECT_EQ(error.reason, "TRUNCATED_UPLOAD");
+  EXPECT_EQ(error.field, "header.network.operands[1]");
   EXPECT_EQ(error.metadata["operand"], "1");
   EXPECT_EQ(error.metadata["expected_bytes"], "32");
   EXPECT_EQ(error.metadata["actual_bytes"], "8");

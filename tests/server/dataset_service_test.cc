@@ -177,12 +177,12 @@ TEST(DatasetUploadTest, TheStateTableHolds) {
   const std::string truncated = "INVALID_ARGUMENT TRUNCATED_UPLOAD ";
   // START
   EXPECT_EQ(result([](Upload* u) { u->Chunk(0, "x"); }), order + "chunk");
-  EXPECT_EQ(result([](Upload*) {}), truncated);
+  EXPECT_EQ(result([](Upload*) {}), truncated + "header");
   EXPECT_EQ(result([](Upload* u) { u->Empty(); }), "INVALID_ARGUMENT MISSING_FIELD frame");
   // UPLOAD
   const auto begin = [&](Upload* u) { u->Header(HeaderOf(matrix, false)); };
   EXPECT_EQ(result([&](Upload* u) { begin(u), begin(u); }), order + "header");
-  EXPECT_EQ(result([&](Upload* u) { begin(u), u->Chunk(0, "x"); }), truncated);
+  EXPECT_EQ(result([&](Upload* u) { begin(u), u->Chunk(0, "x"); }), truncated + "chunk");
   EXPECT_EQ(result([&](Upload* u) { begin(u), u->Chunk(1, "x"); }),
             "INVALID_ARGUMENT CHUNK_ORDER chunk.offset_bytes");
   EXPECT_EQ(result([&](Upload* u) { begin(u), u->Chunk(0, "x", [](auto* c) { c->set_set(2); }); }),

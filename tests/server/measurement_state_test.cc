@@ -167,6 +167,7 @@ TEST_P(StateTableTest, HalfClose) {
     const CallError error = ErrorOf(client.Finish());
     EXPECT_EQ(error.code, grpc::StatusCode::INVALID_ARGUMENT) << state;
     EXPECT_EQ(error.reason, "TRUNCATED_UPLOAD") << state;
+    EXPECT_FALSE(error.field.empty()) << state;
     EXPECT_EQ(error.metadata.at("state"), state);
     return;
   }
