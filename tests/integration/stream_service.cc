@@ -27,13 +27,20 @@ class Stream final : public server::BidiStream<grpc::ByteBuffer, grpc::ByteBuffe
 
   void OnFrame(const grpc::ByteBuffer& frame) override {
     const bool finish = kind_ == "/test/flood_and_finish";
-    if (kind_ == "/test/flood" || kind_ == "/test/fail" || finish) Send(Flood);
+    if (kind_ == "/test/flood" || finish) Send(Flood);
+    if (kind_ == "/test/fail") {
+      Send([this](grpc::ByteBuffer* out) {
+        service_->CountProduced();
+        return Flood(out);
+      });
+    }
     if (finish) {
       Finish();
       return;
     }
     if (kind_ == "/test/fail") {
       Fail(Error(Reason::kBadPath, "as asked").Field("header.path"));
+      service_->KeepProducedAtFailure();
       return;
     }
     SendFrame(frame);

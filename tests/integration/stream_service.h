@@ -6,6 +6,7 @@
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -38,12 +39,18 @@ class StreamService : public grpc::CallbackGenericService {
   void WaitUntilReleased();
   void Ended(const absl::Status& why);
 
+  // Messages of /test/fail: produced so far, and when Fail had returned.
+  void CountProduced() { ++produced_; }
+  void KeepProducedAtFailure() { produced_at_failure_ = produced_.load(); }
+  int produced_at_failure() const { return produced_at_failure_; }
+
  private:
   server::ServerState* state_ = nullptr;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::string> ends_;
   bool released_ = false;
+  std::atomic<int> produced_{0}, produced_at_failure_{0};
 };
 
 }  // namespace tenon::testing
