@@ -41,7 +41,8 @@ BuildDescription Describe() {
 #endif
   build.grpc_version = grpc::Version();
   build.protobuf_version = google::protobuf::internal::VersionString(GOOGLE_PROTOBUF_VERSION);
-#ifdef TENON_WITH_CUDA  // set once tenond loads the plug-in
+// Not defined anywhere yet: tenond does not load the plug-in that TENON_CUDA=ON builds.
+#ifdef TENON_WITH_CUDA
   build.cuda = true;
 #endif
   return build;

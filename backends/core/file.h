@@ -19,8 +19,10 @@ namespace tenon {
 absl::StatusOr<Buffer> ReadFile(const std::string& path);
 
 // Writes `parts` one after the other to a temporary name beside `path`, then renames it, so that
-// readers see the old file or the new one. NOT_FOUND when the folder does not exist,
-// PERMISSION_DENIED, STORAGE_FULL, or INTERNAL with the system's text; nothing is left behind.
+// readers see the old file or the new one. Symbolic links stay and their target is replaced; what
+// is no regular file (a pipe, a device) is written to directly. NOT_FOUND when the folder does not
+// exist, PERMISSION_DENIED, STORAGE_FULL, or INTERNAL with the system's text; nothing is left
+// behind.
 absl::Status WriteFile(const std::string& path, std::initializer_list<std::string_view> parts);
 
 // The bytes of a buffer as text.
