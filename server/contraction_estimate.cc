@@ -85,7 +85,7 @@ class EstimateCall final : public grpc::ServerUnaryReactor {
     WriteTensorSpec(ResultSpec(call, job), response_->mutable_result_spec());
     response_->set_queue_position(static_cast<int32_t>(state_->executor.queued()));
     if (call.detail != v1::REPORT_DETAIL_BRIEF) {
-      WriteKernels(job.Report().providers.front(), response_->mutable_kernels());
+      WriteKernels(job.Report().providers.front(), job.dtype(), response_->mutable_kernels());
     }
     if (response_->has_refusal()) return;
     const auto reserved = state_->budget.Reserve(response_->planned_peak_bytes());

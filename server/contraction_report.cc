@@ -112,7 +112,7 @@ void WriteProvider(const schedule::ContractionReport::PerProvider& provider, DTy
   timing->set_from_device_seconds(run.transfer_out_seconds);
   timing->set_to_device_bytes(run.transfer_in_bytes);
   timing->set_from_device_bytes(run.transfer_out_bytes);
-  if (detail != v1::REPORT_DETAIL_BRIEF) WriteKernels(provider, out->mutable_kernels());
+  if (detail != v1::REPORT_DETAIL_BRIEF) WriteKernels(provider, dtype, out->mutable_kernels());
 }
 
 void WriteChoices(const ContractCall& call,
@@ -241,13 +241,16 @@ void WriteContractionReport(const ContractCall& call, const ContractionJob& job,
   out->set_server_version(Build().version);
 }
 
-void WriteKernels(const schedule::ContractionReport::PerProvider& provider,
+void WriteKernels(const schedule::ContractionReport::PerProvider& provider, DType dtype,
                   google::protobuf::RepeatedPtrField<v1::KernelUse>* out) {
   for (const auto& kernel : provider.kernels) {
     v1::KernelUse* use = out->Add();
     use->set_name(kernel.name);
     use->set_kind(kernel.kind);
     use->set_steps(kernel.steps);
+    use->set_invocations(kernel.runs);
+    use->set_flops(MultiplyAdds(kernel.flops, dtype));
+    if (kernel.seconds.has_value()) use->set_seconds(*kernel.seconds);
     for (const std::string& refusal : kernel.refusals) use->add_refusals()->set_reason(refusal);
   }
 }

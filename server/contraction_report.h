@@ -43,7 +43,7 @@ void WriteContractionReport(const ContractCall& call, const schedule::Contractio
                             const v1::PlanSummary& plan, const CallFigures& figures,
                             v1::ContractionReport* out);
 // The kernels of the first provider.
-void WriteKernels(const schedule::ContractionReport::PerProvider& provider,
+void WriteKernels(const schedule::ContractionReport::PerProvider& provider, DType dtype,
                   google::protobuf::RepeatedPtrField<v1::KernelUse>* out);
 
 }  // namespace tenon::server

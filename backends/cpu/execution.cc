@@ -100,6 +100,8 @@ absl::Status Execution::TakeMemory(const tenon_host& memory,
     worker.team =
         std::make_unique<ThreadTeam>(threads, worker.scratch.data(), compiled_.scratch_bytes());
     worker.values.resize(program_.n_sliced);
+    worker.step_runs.resize(program_.n_steps);
+    worker.step_seconds.resize(program_.n_steps);
   }
   return absl::OkStatus();
 }
@@ -114,7 +116,7 @@ absl::Status Execution::RunPhase(int32_t phase) {
   const CompiledProgram::Range range = compiled_.phase(phase);
   for (size_t i = range.first; i < range.last; ++i) {
     // No group runs now, so the first worker's threads and scratch are free.
-    TENON_RETURN_IF_ERROR(RunStep(compiled_.steps()[i], workers_[0], /*accumulate=*/false));
+    TENON_RETURN_IF_ERROR(RunStep(i, workers_[0], /*accumulate=*/false));
   }
   return absl::OkStatus();
 }
@@ -150,12 +152,13 @@ std::byte* Execution::Address(const tenon_tensor_ref& tensor, const Worker& work
   return base == nullptr ? nullptr : base + offset * compiled_.element_bytes();
 }
 
-absl::Status Execution::RunStep(const CompiledProgram::Step& step, Worker& worker,
-                                bool accumulate) {
+absl::Status Execution::RunStep(size_t number, Worker& worker, bool accumulate) {
   if (IsCancelled(cancel_)) {
     return Error(Reason::kClientCancelled, "the contraction was cancelled while it was running");
   }
+  const CompiledProgram::Step& step = compiled_.steps()[number];
   const tenon_step& description = *step.view.step;
+  const auto start = std::chrono::steady_clock::now();
   StepArguments arguments;
   arguments.a = Address(description.a, worker);
   arguments.b = Address(description.b, worker);
@@ -164,7 +167,10 @@ absl::Status Execution::RunStep(const CompiledProgram::Step& step, Worker& worke
   arguments.team = worker.team.get();
   arguments.cancel = cancel_;
   step.kernel->Run(arguments);
-  flops_.fetch_add(step.flops, std::memory_order_relaxed);
+  const std::chrono::duration<double> duration = std::chrono::steady_clock::now() - start;
+  worker.step_seconds[number] += duration.count();
+  ++worker.step_runs[number];
+  worker.flops += step.flops;
   return absl::OkStatus();
 }
 
@@ -193,9 +199,9 @@ absl::Status Execution::RunSlices(Worker& worker, int64_t block, int64_t first_s
     const std::vector<int32_t>& steps =
         is_first ? compiled_.AllSliceSteps() : compiled_.SliceSteps(NextSlice(worker.values));
     for (const int32_t step : steps) {
-      TENON_RETURN_IF_ERROR(RunStep(compiled_.steps()[step], worker, !is_first));
+      TENON_RETURN_IF_ERROR(RunStep(step, worker, !is_first));
     }
-    slices_.fetch_add(1, std::memory_order_relaxed);
+    ++worker.slices;
   }
   // A long last step may have stopped half-way.
   if (IsCancelled(cancel_)) {
@@ -239,8 +245,18 @@ tenon_run_statistics Execution::Statistics() const {
   tenon_run_statistics statistics{};
   statistics.struct_size = sizeof(statistics);
   statistics.timing_scope = 1;
-  statistics.slices = slices_.load();
-  statistics.flops = flops_.load();
+  step_runs_.assign(program_.n_steps, 0);
+  step_seconds_.assign(program_.n_steps, 0);
+  for (const Worker& worker : workers_) {
+    statistics.slices += worker.slices;
+    statistics.flops += worker.flops;
+    for (int32_t i = 0; i < program_.n_steps; ++i) {
+      step_runs_[i] += worker.step_runs[i];
+      step_seconds_[i] += worker.step_seconds[i];
+    }
+  }
+  statistics.step_runs = step_runs_.data();
+  statistics.step_seconds = step_seconds_.data();
   statistics.execution_seconds = seconds_.load();
   statistics.dispatch_seconds = statistics.execution_seconds;
   return statistics;

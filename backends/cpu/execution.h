@@ -51,6 +51,7 @@ class Execution {
   absl::Status BindSet(const void* const* operands);
   absl::Status RunGroup(int32_t worker, int64_t block, int64_t first_slice, int64_t last_slice,
                         void* partial_sum);
+  // Not while a group runs.
   tenon_run_statistics Statistics() const;
 
  private:
@@ -58,6 +59,10 @@ class Execution {
     HostBlock arena, scratch;
     std::unique_ptr<ThreadTeam> team;
     std::vector<int64_t> values;  // of the sliced indices
+    std::vector<int64_t> step_runs;
+    std::vector<double> step_seconds;
+    int64_t slices = 0;
+    double flops = 0;
     void* partial_sum = nullptr;
   };
 
@@ -66,7 +71,7 @@ class Execution {
 
   absl::Status TakeMemory(const tenon_host& memory, const tenon_execution_options& options);
   absl::Status RunPhase(int32_t phase);
-  absl::Status RunStep(const CompiledProgram::Step& step, Worker& worker, bool accumulate);
+  absl::Status RunStep(size_t step, Worker& worker, bool accumulate);
   absl::Status RunSlices(Worker& worker, int64_t block, int64_t first_slice, int64_t last_slice);
   absl::Status CheckGroup(int32_t worker, int64_t block, int64_t first_slice, int64_t last_slice,
                           const void* partial_sum) const;
@@ -81,8 +86,9 @@ class Execution {
   std::vector<const void*> operands_;
   HostBlock constant_, set_;
   std::vector<Worker> workers_;
-  std::atomic<int64_t> slices_{0};
-  std::atomic<double> flops_{0}, seconds_{0};
+  std::atomic<double> seconds_{0};
+  mutable std::vector<int64_t> step_runs_;  // sums over the workers, for Statistics
+  mutable std::vector<double> step_seconds_;
 };
 
 }  // namespace tenon::cpu

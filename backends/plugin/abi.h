@@ -234,6 +234,10 @@ typedef struct tenon_run_statistics {
   double dispatch_seconds;  /* call to return on the host */
   double transfer_in_seconds, transfer_out_seconds;
   int64_t transfer_in_bytes, transfer_out_bytes;
+  /* Per step of the program, sums over all workers; the execution's, valid until `end`. NULL when
+   * the provider does not time its steps. */
+  const int64_t* step_runs;
+  const double* step_seconds;
 } tenon_run_statistics;
 
 /* ---- Measurement resources ------------------------------------------------------------------ */
@@ -362,7 +366,7 @@ typedef struct tenon_provider_api {
   int32_t (*run_group)(tenon_execution* execution, int32_t worker, int64_t block,
                        int64_t first_slice, int64_t last_slice, void* partial_sum,
                        tenon_status* status);
-  /* Sums since `begin`. */
+  /* Sums since `begin`. Not while a group runs. */
   int32_t (*execution_statistics)(const tenon_execution* execution,
                                   tenon_run_statistics* statistics, tenon_status* status);
   void (*end)(tenon_execution* execution);

@@ -428,6 +428,10 @@ std::optional<double> ContractionJob::predicted_seconds() const {
          impl_->GroupShare() / impl_->Workers();
 }
 
+std::string_view ContractionJob::StepKernelName(int step) const {
+  return impl_->lanes.front().compiled->info().kernels[step];
+}
+
 double ContractionJob::shared_flops() const {
   const tenon_program& descriptor = impl_->program->descriptor();
   double products = 0;
@@ -502,6 +506,33 @@ absl::Status ContractionJob::RunSet(const std::vector<const void*>& varying, voi
 
 namespace {
 
+// Real operations of one run: 2 per multiply-add (complex: 8), 1 per element that is summed
+// (complex: 2).
+double StepFlops(const tenon_step& step, DType dtype) {
+  double iterations = 1;
+  const int n_modes = step.n_batch + step.n_m + step.n_n + step.n_k;
+  for (int i = 0; i < n_modes; ++i) iterations *= static_cast<double>(step.modes[i].extent);
+  if (step.kind == TENON_STEP_CONTRACT) return iterations * (IsComplex(dtype) ? 8 : 2);
+  return step.n_k == 0 ? 0 : iterations * (IsComplex(dtype) ? 2 : 1);
+}
+
+// Adds what the steps did to the figures of their kernels.
+void AddWork(const tenon_run_statistics& statistics, const Compiled& compiled,
+             const Program& program, std::vector<ContractionReport::Kernel>& kernels) {
+  if (statistics.step_runs == nullptr) return;
+  const tenon_compiled_info& info = compiled.info();
+  for (int i = 0; i < info.n_steps; ++i) {
+    const auto kernel = std::find_if(kernels.begin(), kernels.end(), [&](const auto& candidate) {
+      return candidate.name == info.kernels[i];
+    });
+    const double runs = static_cast<double>(statistics.step_runs[i]);
+    kernel->runs += statistics.step_runs[i];
+    kernel->flops += runs * StepFlops(program.descriptor().steps[i], program.output_spec().dtype);
+    if (statistics.step_seconds == nullptr) continue;
+    kernel->seconds = kernel->seconds.value_or(0) + statistics.step_seconds[i];
+  }
+}
+
 // The kernels of a compiled program, by name, most used first.
 std::vector<ContractionReport::Kernel> KernelsOf(const Compiled& compiled, const Program& program) {
   const tenon_compiled_info& info = compiled.info();
@@ -550,6 +581,7 @@ ContractionReport ContractionJob::Report() const {
     const auto statistics = lane.execution->Statistics();
     if (!statistics.ok()) continue;
     one.statistics = *statistics;
+    AddWork(*statistics, *lane.compiled, *impl_->program, one.kernels);
     report.flops_done += statistics->flops;
     report.timing_scope = std::max(report.timing_scope, statistics->timing_scope);
     device_seconds = std::max(device_seconds, statistics->execution_seconds);

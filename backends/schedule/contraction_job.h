@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -58,6 +59,9 @@ struct ContractionReport {
     std::string name;
     std::string kind;                   // "contract" or "unary"
     int64_t steps = 0;                  // of the program that use it
+    int64_t runs = 0;                   // over all slices and sets
+    double flops = 0;                   // real floating-point operations
+    std::optional<double> seconds;      // summed over workers; absent when steps are not timed
     std::vector<std::string> refusals;  // distinct: why better-listed kernels were not used
   };
   struct PerProvider {
@@ -114,6 +118,8 @@ class ContractionJob {
   std::string fingerprint() const;
   // Of one set; absent when the first provider has no model.
   std::optional<double> predicted_seconds() const;
+  // The implementation that the first provider chose for step `step` of program().
+  std::string_view StepKernelName(int step) const;
   // Real flops of the steps that are run once for all sets; part of program().total_flops().
   double shared_flops() const;
 
