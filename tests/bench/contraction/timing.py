@@ -1,0 +1,43 @@
+"""How often to repeat, and what to make of slices that were not all run. Pure functions."""
+
+import dataclasses
+import math
+
+LONG_SLICE_SECONDS = 20.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """What to time: `slices` slices (all of them: a whole contraction), `repeats` times."""
+    slices: int
+    repeats: int
+
+
+def wanted_repeats(seconds):
+    """Repetitions of something that takes `seconds`, when time is no object."""
+    return 25 if seconds < 0.05 else 7 if seconds < 0.7 else 3
+
+
+def plan(slice_seconds, nslices, seconds_left, repeats=None):
+    """Chooses what fits in `seconds_left`, given the time of one warm slice.
+
+    Everything when that fits once; else the first slices, at least two, so that what a slice pays
+    for being another one is in the time. A slice that is long, or that leaves no time for two, is
+    timed alone. `repeats` replaces the usual number of repetitions.
+    """
+    whole = slice_seconds * nslices
+    if whole <= seconds_left:
+        wanted = repeats or wanted_repeats(whole)
+        fits = math.floor(seconds_left / whole) if whole > 0 else wanted
+        return Schedule(nslices, max(1, min(wanted, fits)))
+    if slice_seconds > LONG_SLICE_SECONDS or 2 * slice_seconds > seconds_left:
+        return Schedule(1, 1)
+    wanted = repeats or wanted_repeats(2 * slice_seconds)
+    slices = min(nslices, max(2, math.floor(seconds_left / (wanted * slice_seconds))))
+    fits = math.floor(seconds_left / (slices * slice_seconds))
+    return Schedule(slices, max(1, min(wanted, fits)))
+
+
+def scaled(seconds, slices, nslices):
+    """Seconds of the whole contraction, from those of `slices` of its slices."""
+    return seconds * nslices / slices
