@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Measures Tenon's contractions against its peers, network by network, in one run.
 
 For every network of the corpus that is meant to be executed, Tenon and its peers contract the same
