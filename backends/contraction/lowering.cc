@@ -8,6 +8,7 @@
 #include "backends/contraction/arena.h"
 #include "backends/contraction/axis_order.h"
 #include "backends/contraction/fingerprint.h"
+#include "backends/contraction/loop_order.h"
 #include "backends/contraction/program.h"
 #include "backends/contraction/slice_groups.h"
 #include "backends/contraction/step_modes.h"
@@ -76,6 +77,7 @@ class Lowering {
   absl::Status CheckArguments() const;
   absl::Status SetLoops();
   absl::Status SetResult(const std::vector<int>& output_loops);
+  absl::Status CountSlices(const std::vector<int>& output_loops, const std::vector<int>& summed);
   absl::Status AddOperands();
   Node MakeOperand(size_t k, const std::vector<int64_t>& shape) const;
   void ChooseOrders();
@@ -152,36 +154,55 @@ absl::Status Lowering::CheckArguments() const {
 // An index without values is no loop even if it is to be sliced: it stays a mode of extent 0, so
 // that every block has a slice and comes out as zeros (or empty).
 absl::Status Lowering::SetLoops() {
-  const auto is_wanted = [&](int index) {
-    return expression_.sizes[index] > 0 &&
-           std::find(sliced_.begin(), sliced_.end(), index) != sliced_.end();
-  };
   const std::vector<int>& output = expression_.output;
-  std::vector<int> output_loops;
-  std::copy_if(output.begin(), output.end(), std::back_inserter(output_loops), is_wanted);
-  loops_ = output_loops;
-  for (const int index : sliced_) {
-    const bool is_output = std::find(output.begin(), output.end(), index) != output.end();
-    if (!is_output && is_wanted(index)) loops_.push_back(index);
+  const auto is_member = [](const std::vector<int>& list, int index) {
+    return std::find(list.begin(), list.end(), index) != list.end();
+  };
+  std::vector<int> output_loops, summed, empty;
+  for (const int index : output) {
+    if (expression_.sizes[index] > 0 && is_member(sliced_, index)) output_loops.push_back(index);
   }
+  for (const int index : sliced_) {
+    if (expression_.sizes[index] == 0) {
+      empty.push_back(index);
+    } else if (!is_member(output, index)) {
+      summed.push_back(index);
+    }
+  }
+  TENON_RETURN_IF_ERROR(SetResult(output_loops));
+  TENON_RETURN_IF_ERROR(CountSlices(output_loops, summed));
+  summed = OrderSummedLoops(expression_, path_, sliced_, std::move(summed),
+                            program_->descriptor_.block_elements);
+  for (const int index : summed) {
+    const int64_t extent = expression_.sizes[index];
+    summed_extents_.push_back(extent);
+    program_->sliced_.push_back(tenon_sliced_index{extent, 0, 0, 0});
+  }
+  loops_ = std::move(output_loops);
+  loops_.insert(loops_.end(), summed.begin(), summed.end());
   loop_of_.assign(expression_.sizes.size(), -1);
   for (size_t i = 0; i < loops_.size(); ++i) loop_of_[loops_[i]] = static_cast<int>(i);
+  program_->sliced_order_ = loops_;
+  program_->sliced_order_.insert(program_->sliced_order_.end(), empty.begin(), empty.end());
+  return absl::OkStatus();
+}
 
+absl::Status Lowering::CountSlices(const std::vector<int>& output_loops,
+                                   const std::vector<int>& summed) {
   tenon_program& descriptor = program_->descriptor_;
   descriptor.n_blocks = 1;
   descriptor.slices_per_block = 1;
   int64_t all_slices = 1;
-  for (size_t i = 0; i < loops_.size(); ++i) {
-    const bool is_output = i < output_loops.size();
-    const int64_t extent = expression_.sizes[loops_[i]];
-    if (__builtin_mul_overflow(all_slices, extent, &all_slices) || all_slices > kMaxSlices) {
-      return Error(Reason::kOverflow, "the number of slices exceeds 2^62").Field("sliced");
+  for (const std::vector<int>* loops : {&output_loops, &summed}) {
+    for (const int index : *loops) {
+      const int64_t extent = expression_.sizes[index];
+      if (__builtin_mul_overflow(all_slices, extent, &all_slices) || all_slices > kMaxSlices) {
+        return Error(Reason::kOverflow, "the number of slices exceeds 2^62").Field("sliced");
+      }
+      (loops == &output_loops ? descriptor.n_blocks : descriptor.slices_per_block) *= extent;
     }
-    (is_output ? descriptor.n_blocks : descriptor.slices_per_block) *= extent;
-    if (!is_output) summed_extents_.push_back(extent);
-    program_->sliced_.push_back(tenon_sliced_index{extent, is_output, 0, 0});
   }
-  return SetResult(output_loops);
+  return absl::OkStatus();
 }
 
 absl::Status Lowering::SetResult(const std::vector<int>& output_loops) {
@@ -192,9 +213,8 @@ absl::Status Lowering::SetResult(const std::vector<int>& output_loops) {
   const std::vector<int64_t> strides = StridesOf(shape);
   for (size_t i = 0; i < shape.size(); ++i) {
     const int index = expression_.output[i];
-    const auto loop = std::find(output_loops.begin(), output_loops.end(), index);
-    if (loop != output_loops.end()) {
-      program_->sliced_[loop - output_loops.begin()].result_stride = strides[i];
+    if (std::find(output_loops.begin(), output_loops.end(), index) != output_loops.end()) {
+      program_->sliced_.push_back(tenon_sliced_index{shape[i], 1, 0, strides[i]});
       continue;
     }
     program_->block_shape_.push_back(shape[i]);

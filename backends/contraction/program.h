@@ -43,6 +43,9 @@ class Program {
   const std::vector<int64_t>& block_shape() const { return block_shape_; }
   // Strides, in elements of the full result, of the block's axes.
   const std::vector<int64_t>& block_strides() const { return block_strides_; }
+  // All sliced indices in the order in which they are walked, outermost first; those without values
+  // stand last, because they are no loops.
+  const std::vector<int>& sliced_order() const { return sliced_order_; }
   // Element offset of block `block` in the full result.
   int64_t BlockOffset(int64_t block) const;
 
@@ -72,16 +75,18 @@ class Program {
   std::vector<int64_t> operand_elements_;
   TensorSpec output_spec_;
   std::vector<int64_t> block_shape_, block_strides_;
+  std::vector<int> sliced_order_;
   int64_t groups_per_block_ = 1, group_slices_ = 1, largest_intermediate_ = 0;
   double total_flops_ = 0, hoisted_flops_ = 0;
 };
 
-// Lowers a checked path and slicing set (ids as MakeSliced gives them, in order). OVERFLOW when a
-// tensor that would be formed, or all of them together, or the number of slices does not fit;
-// UNSUPPORTED_DTYPE for a type that is no contraction type; nothing of request size is allocated
-// here. Loops run over the sliced output indices in output order, then over the summed ones in the
-// order given. A sliced index without values (extent 0) is no loop: it stays a mode, so that each
-// block has at least one slice and comes out as zeros (or empty).
+// Lowers a checked path and slicing set (ids as MakeSliced gives them; their order does not
+// matter). OVERFLOW when a tensor that would be formed, or all of them together, or the number of
+// slices does not fit; UNSUPPORTED_DTYPE for a type that is no contraction type; nothing of request
+// size is allocated here. Loops run over the sliced output indices in output order, then over the
+// summed ones in the order in which the least work is redone (OrderSummedLoops). A sliced index
+// without values (extent 0) is no loop: it stays a mode, so that each block has at least one slice
+// and comes out as zeros (or empty).
 absl::StatusOr<std::shared_ptr<const Program>> LowerProgram(const Expression& expression,
                                                             const Path& path,
                                                             const std::vector<int>& sliced,

@@ -404,7 +404,7 @@ absl::StatusOr<std::unique_ptr<ContractionJob>> ContractionJob::Prepare(
 
 const Expression& ContractionJob::expression() const { return impl_->expression; }
 const Path& ContractionJob::path() const { return impl_->path; }
-const std::vector<int>& ContractionJob::sliced() const { return impl_->sliced; }
+const std::vector<int>& ContractionJob::sliced() const { return impl_->program->sliced_order(); }
 const Program& ContractionJob::program() const { return *impl_->program; }
 const MemoryPlan& ContractionJob::plan() const { return impl_->plan; }
 int64_t ContractionJob::unconstrained_workers() const { return impl_->unconstrained_workers; }

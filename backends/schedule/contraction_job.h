@@ -105,6 +105,7 @@ class ContractionJob {
 
   const contraction::Expression& expression() const;
   const contraction::Path& path() const;
+  // In the order in which slices are walked, outermost first.
   const std::vector<int>& sliced() const;
   const contraction::Program& program() const;
   contraction::PathCost cost() const;

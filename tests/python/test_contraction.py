@@ -89,7 +89,8 @@ def test_sliced_and_unsliced_agree_and_the_report_counts_slices(stubs, server):
     frames = call(stubs, server, [header(stubs, inputs, output, arrays, path=plan)])
     single = frames[0].single
     assert single.report.slices == 16
-    assert list(single.accepted.plan.sliced_indices) == ["b", "a"]
+    # In the order in which they are walked: indices of the output first.
+    assert list(single.accepted.plan.sliced_indices) == ["a", "b"]
     result = to_array(single.results[0].spec, single.results[0].inline_data, stubs)
     np.testing.assert_array_equal(result, arrays[0] @ arrays[1] @ arrays[2])
 

@@ -104,10 +104,12 @@ TEST(LowerProgram, PhasesFollowWhatVaries) {
   EXPECT_EQ(program->hoisted_flops(), 2 * 16);
 }
 
+// Without work to keep, summed loops stand by number.
 TEST(LowerProgram, OutputLoopsStandFirstInOutputOrder) {
   const Network network =
       NetworkOf({"abcd", "ce"}, "dab", {{"a", 2}, {"b", 3}, {"c", 4}, {"d", 5}, {"e", 6}});
   const auto program = Lower(network, Path{{{0, 1}}}, {/*e=*/4, /*a=*/0, /*c=*/2, /*d=*/3});
+  EXPECT_THAT(program->sliced_order(), ElementsAre(3, 0, 2, 4));
   const tenon_program& descriptor = program->descriptor();
   ASSERT_EQ(descriptor.n_sliced, 4);
   std::vector<std::vector<int64_t>> loops;
@@ -115,8 +117,8 @@ TEST(LowerProgram, OutputLoopsStandFirstInOutputOrder) {
     loops.push_back({descriptor.sliced[i].extent, descriptor.sliced[i].is_output,
                      descriptor.sliced[i].result_stride});
   }
-  EXPECT_THAT(loops, ElementsAre(ElementsAre(5, 1, 6), ElementsAre(2, 1, 3), ElementsAre(6, 0, 0),
-                                 ElementsAre(4, 0, 0)));
+  EXPECT_THAT(loops, ElementsAre(ElementsAre(5, 1, 6), ElementsAre(2, 1, 3), ElementsAre(4, 0, 0),
+                                 ElementsAre(6, 0, 0)));
   EXPECT_EQ(descriptor.n_blocks, 10);
   EXPECT_EQ(descriptor.slices_per_block, 24);
   EXPECT_EQ(descriptor.block_elements, 3);
@@ -145,6 +147,7 @@ TEST(LowerProgram, SlicedIndicesWithoutValuesAreNoLoops) {
   EXPECT_EQ(program->descriptor().n_sliced, 1);
   EXPECT_EQ(program->descriptor().n_blocks, 4);
   EXPECT_EQ(program->descriptor().slices_per_block, 1);
+  EXPECT_THAT(program->sliced_order(), ElementsAre(2, 1));
   testing::ProgramEvaluator evaluator(*program);
   evaluator.Begin({{}, {}});
   evaluator.BindSet({{}, {}});
