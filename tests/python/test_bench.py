@@ -13,8 +13,10 @@ from tenond import ROOT
 BENCH = ROOT / "tests" / "bench" / "contraction"
 sys.path.insert(0, str(BENCH))
 import corpus  # noqa: E402
+import load  # noqa: E402
 import peers  # noqa: E402
 import report  # noqa: E402
+import run  # noqa: E402
 import timing  # noqa: E402
 
 NETWORKS = ROOT / "tests" / "data" / "networks"
@@ -169,6 +171,42 @@ def test_outcome_of_a_peer_that_was_stopped():
     assert not after_cold["over"] and after_cold["cold_only"] and after_cold["seconds"] == 72.0
     after_warm = peers.outcome([begin, cold, warm], 50.0, 8)
     assert not after_warm["cold_only"] and after_warm["seconds"] == 32.0
+
+
+def test_sides_take_turns_and_hopeless_ones_are_left_out():
+    calls = []
+
+    def side(name, over=False):
+        def call():
+            calls.append(name)
+            return {"seconds": float(len(calls)), "over": over}
+        return call
+
+    rounds = run.interleave({"a": side("a"), "b": side("b", over=True), "c": side("c")}, 3)
+    assert calls == ["a", "b", "c", "a", "c", "a", "c"]
+    assert [figures["seconds"] for figures in rounds["a"]] == [1.0, 4.0, 6.0]
+    assert timing.hopeless({"over": False, "cold_only": True})
+    assert not timing.hopeless({"over": False, "cold_only": False})
+
+
+def test_the_quickest_round_counts_with_all_that_belongs_to_it():
+    rounds = [peer(3.0, tag=0), peer(2.0, tag=1), peer(1.0, over=True), peer(4.0, tag=3)]
+    best = timing.best_round(rounds)
+    assert (best["seconds"], best["tag"], best["rounds"]) == (2.0, 1, [3.0, 2.0, 1.0, 4.0])
+    assert timing.best_round([peer(1.0, over=True), peer(5.0, over=True)])["seconds"] == 5.0
+
+
+def test_other_work_on_the_machine_is_noticed(monkeypatch):
+    clock = {"busy": 100.0, "own": 10.0, "now": 0.0}
+    monkeypatch.setattr(load, "_busy_seconds", lambda: clock["busy"])
+    monkeypatch.setattr(load, "_own_seconds", lambda pid: clock["own"] / 2)
+    monkeypatch.setattr(load.time, "monotonic", lambda: clock["now"])
+    watch = load.ForeignLoad([1, 2])
+    clock.update(busy=120.0, own=26.0, now=8.0)
+    assert watch.processors() == 0.5  # 20 s of work, 16 of them own, in 8 s
+    noisy = entry(tenon=tenon(load={"foreign_processors": 0.5}))
+    assert report.disturbed(noisy) == {"tenon": 0.5}
+    assert report.disturbed(entry(tenon=tenon(load={"foreign_processors": 0.02}))) == {}
 
 
 def test_a_result_that_differs_is_named():

@@ -6,6 +6,7 @@ stops this process knows how far it came, and the outcome last. `peers.py` is th
 
 import importlib
 import json
+import os
 import pathlib
 import re
 import sys
@@ -15,6 +16,7 @@ import numpy as np
 
 import corpus
 import timing
+from load import ForeignLoad
 
 GEMM_SIZES = {"float32": 4096, "float64": 3072, "complex64": 2560, "complex128": 2048}
 
@@ -132,7 +134,9 @@ def run_contraction(job):
     kind = OptEinsumPeer if job["library"] == "opt_einsum" else CotengraPeer
     peer = kind(network, arrays, job["arrays"], job["threads"])
     reset, inputs = reset_high_water(), status_bytes("VmRSS")
+    load = ForeignLoad([os.getpid()])
     result = time_contraction(peer, network.nslices, job["cap"], job["repeats"])
+    emit("load", foreign_processors=load.processors())
     emit("memory", inputs_bytes=inputs, peak_bytes=status_bytes("VmHWM"), high_water_reset=reset)
     if result is not None and job["reference"] is not None:
         difference, tolerance = corpus.compare(job["reference"], np.asarray(result))

@@ -111,7 +111,7 @@ def outcome(events, killed_after, nslices):
     over         True: it was stopped, and `seconds` is a lower bound
     scaled_from  the number of slices that were timed, where that is not all of them
     cold_only    True: the only slice that ended was the first, which pays for being cold
-    raw          the times as they were taken; memory and check as the peer sent them
+    raw          the times as they were taken; memory, check and load as the peer sent them
     """
     by_kind = {}
     for event in events:
@@ -134,7 +134,7 @@ def outcome(events, killed_after, nslices):
     answer["seconds"] = timing.scaled(seconds, slices, nslices)
     if slices != nslices:
         answer["scaled_from"] = slices
-    for kind in ("memory", "check"):
+    for kind in ("memory", "check", "load"):
         if kind in by_kind:
             answer[kind] = {k: v for k, v in by_kind[kind][0].items() if k != "event"}
     return answer

@@ -13,6 +13,9 @@ operands along the same path, with the same slices and threads, one right after 
                     contractions. What does not fit --cap is timed on the first slices and scaled
                     ("scaled_from"); what does not end one slice is a lower bound ("over").
 
+With --rounds the sides take turns several times and the quickest round of each counts: other work
+on the machine only ever adds time. How much of it there was stands in "load".
+
 Ratios are the peer's seconds over Tenon's. The GEMM peak is the best rate of a large matrix product
 of NumPy, torch and, if given, --profile-binary, in the same run. Peak memory is what the resident
 set of a fresh process that holds its inputs grows by. Results are compared with reference.json; one
@@ -24,6 +27,7 @@ that differs makes the run fail, as does a missing peer (tests/bench/setup.sh in
 """
 
 import argparse
+import functools
 import json
 import pathlib
 import shlex
@@ -33,6 +37,7 @@ import sys
 import machine
 import peers
 import report
+import timing
 from corpus import DTYPES, BenchError, exec_networks, read_reference
 
 ROOT = machine.ROOT
@@ -41,6 +46,13 @@ ROOT = machine.ROOT
 def default_networks():
     shared = ROOT.parent / "shared" / "networks"
     return shared if shared.is_dir() else ROOT / "tests" / "data" / "networks"
+
+
+def positive(text):
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is below 1")
+    return value
 
 
 def names(text):
@@ -57,7 +69,7 @@ def parse(arguments):
     add("--only", type=names, default=[], metavar="NAMES", help="these networks, comma between")
     add("--dtypes", type=names, default=[], metavar="NAMES",
         help='element types, or "all" (default: each network\'s own)')
-    add("--threads", type=int, default=2, help="of Tenon and of every peer (default: 2)")
+    add("--threads", type=positive, default=2, help="of Tenon and of every peer (default: 2)")
     add("--peers", type=names, default=list(peers.PEERS), metavar="NAMES",
         help="which peers, comma between, or none (default: all)")
     add("--no-tenon", action="store_true", help="measure the peers alone")
@@ -66,8 +78,11 @@ def parse(arguments):
         help="contraction_profile of the build; adds the machine's floor")
     add("--python", type=pathlib.Path, default=ROOT / "tests" / "bench" / ".venv" / "bin" /
         "python", help="interpreter that has the peers (default: that of tests/bench/setup.sh)")
-    add("--repeat", type=int, help="repetitions (default: 25 below 50 ms, 7 below 0.7 s, else 3)")
-    add("--cap", type=float, default=40, help="seconds for one network on one peer (default: 40)")
+    add("--repeat", type=positive, help="repetitions (default: 25 below 50 ms, 7 below 0.7 s, else 3)")
+    add("--rounds", type=positive, default=1,
+        help="times that Tenon and its peers take turns; the quickest counts (default: 1)")
+    add("--cap", type=float, default=40,
+        help="seconds for one network on one peer in one round (default: 40)")
     add("--output", type=pathlib.Path, metavar="JSON", help="write every figure there")
     add("--append", action="store_true",
         help="keep the networks that --output already has; measured ones are replaced")
@@ -96,18 +111,34 @@ def measure_floor(binary, network, dtype, threads):
     return json.loads(answer.stdout)
 
 
+def interleave(sides, count):
+    """Calls every side in turn, `count` times over. Returns the rounds of each by name."""
+    rounds = {name: [] for name in sides}
+    for _ in range(count):
+        for name, call in sides.items():
+            if not (rounds[name] and timing.hopeless(rounds[name][-1])):
+                rounds[name].append(call())
+    return rounds
+
+
 def measure(network, dtype, options, service, gemm):
     """Everything about one network: the entry of the JSON."""
     reference = read_reference(options.networks, network.name)
     entry = {"name": network.name, "dtype": dtype, "nslices": network.nslices,
              "steps": len(network.path_ssa), "real_flops": network.real_flops(dtype),
-             "input_bytes": network.input_bytes(dtype), "tenon": None, "peers": {},
+             "input_bytes": network.input_bytes(dtype),
              "gemm_gflops": {library: rates[dtype] for library, rates in gemm.items()}}
+    sides = {}
     if service:
-        entry["tenon"] = service.measure(network, dtype, reference, options.cap, options.repeat)
+        sides["tenon"] = lambda: service.measure(network, dtype, reference, options.cap,
+                                                 options.repeat)
     for peer in options.peers:
-        entry["peers"][peer] = peers.run(options.python, peer, network, dtype, reference,
-                                         options.threads, options.cap, options.repeat)
+        sides[peer] = functools.partial(peers.run, options.python, peer, network, dtype, reference,
+                                        options.threads, options.cap, options.repeat)
+    best = {name: timing.best_round(rounds)
+            for name, rounds in interleave(sides, options.rounds).items()}
+    entry["tenon"] = best.pop("tenon", None)
+    entry["peers"] = best
     if options.profile_binary:
         entry["floor"] = measure_floor(options.profile_binary, network, dtype, options.threads)
         entry["gemm_gflops"]["profile"] = entry["floor"]["gemm_peak_gflops"]
@@ -171,6 +202,8 @@ def line(entry):
         parts.append(f"{name} {'> ' if peer['over'] else ''}{report.number(peer['seconds'])} s")
     if derived["fastest_ratio"]:
         parts.append(f"(fastest ÷ tenon {report.number(derived['fastest_ratio'])})")
+    for name, processors in report.disturbed(entry).items():
+        parts.append(f"[{name}: other work took {processors:.2f} processors]")
     return " ".join(parts)
 
 

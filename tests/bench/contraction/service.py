@@ -1,6 +1,7 @@
 """The Tenon side: for each network a server of its own that keeps the operands."""
 
 import contextlib
+import os
 import pathlib
 import re
 import statistics
@@ -14,6 +15,7 @@ import numpy as np
 import corpus
 import timing
 from corpus import BenchError
+from load import ForeignLoad
 from peers import environment
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
@@ -141,9 +143,11 @@ class _Session:
                "high_water_reset": reset}
         check = self._check(reference, parts)
         del parts
+        load = ForeignLoad([pid, os.getpid()])
         count = timing.plan(first, 1, max(cap, first), repeats).repeats
         calls = [self._call(timeout=10 * cap)[:2] for _ in range(count)]
         figures = _figures(calls)
+        figures["load"] = {"foreign_processors": load.processors()}
         figures.update(_report_figures(report))
         figures["memory"].update(rss)
         if check is not None:

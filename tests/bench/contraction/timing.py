@@ -38,6 +38,23 @@ def plan(slice_seconds, nslices, seconds_left, repeats=None):
     return Schedule(slices, max(1, min(wanted, fits)))
 
 
+def best_round(rounds):
+    """The figures of the quickest round; `rounds` in it has the seconds of all.
+
+    Other work on the machine only ever adds time. Of rounds that were all stopped the one that ran
+    longest tells most.
+    """
+    complete = [figures for figures in rounds if not figures["over"]]
+    best = (min(complete, key=lambda figures: figures["seconds"]) if complete
+            else max(rounds, key=lambda figures: figures["seconds"]))
+    return {**best, "rounds": [figures["seconds"] for figures in rounds]}
+
+
+def hopeless(figures):
+    """Whether another round would only cost time: not one warm slice ended."""
+    return figures["over"] or figures.get("cold_only", False)
+
+
 def scaled(seconds, slices, nslices):
     """Seconds of the whole contraction, from those of `slices` of its slices."""
     return seconds * nslices / slices
