@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_split.h"
 #include "backends/core/dtype.h"
@@ -42,18 +43,7 @@ absl::Status CheckProgram(const tenon_program& program) {
   return absl::OkStatus();
 }
 
-// Rough speeds of one core; only ratios between programs matter to their user, the scheduler.
-double PredictedSeconds(const CompiledProgram::Step& step) {
-  constexpr double kStepSeconds = 2e-7, kBytesPerSecond = 8e9, kInterpretedPerSecond = 2e8;
-  if (std::strcmp(step.name, "reference") == 0) {
-    return kStepSeconds + step.view.work() / kInterpretedPerSecond;
-  }
-  const bool single =
-      step.view.dtype == TENON_DTYPE_FLOAT32 || step.view.dtype == TENON_DTYPE_COMPLEX64;
-  const double flops_per_second = single ? 6e10 : 3e10;
-  return kStepSeconds +
-         std::max(step.flops / flops_per_second, step.view.traffic_bytes() / kBytesPerSecond);
-}
+constexpr double kStepSeconds = 2e-7;  // of a step beside its kernel
 
 }  // namespace
 
@@ -94,22 +84,41 @@ absl::StatusOr<std::unique_ptr<CompiledProgram>> CompiledProgram::Compile(
   return compiled;
 }
 
+// The implementation with the least predicted time, the first one of equals. The last one of a list
+// takes everything and is there for when no other does.
+void CompiledProgram::ChooseKernel(const std::vector<Implementation>& list, Step& step) {
+  for (const Implementation& entry : list) {
+    if (&entry == &list.back() && step.kernel != nullptr) return;
+    Preparation preparation = entry.prepare(step.view);
+    std::string refusal = std::move(preparation.refusal);
+    std::string_view refused = entry.name;
+    if (preparation.kernel != nullptr) {
+      if (step.kernel == nullptr) {
+        refused = "";
+      } else if (preparation.seconds < step.seconds) {
+        refused = step.name;
+        refusal = StrCat("predicted to take longer than ", entry.name);
+      } else {
+        refusal = StrCat("predicted to take longer than ", step.name);
+      }
+      if (step.kernel == nullptr || preparation.seconds < step.seconds) {
+        step.kernel = std::move(preparation.kernel);
+        step.seconds = preparation.seconds;
+        step.name = entry.name.data();
+      }
+    }
+    if (refused.empty()) continue;
+    step.refusals += StrCat(step.refusals.empty() ? "" : "; ", refused, ": ", refusal);
+  }
+}
+
 void CompiledProgram::ChooseKernels(const ImplementationLists& lists) {
   steps_.resize(program_->n_steps);
   for (size_t i = 0; i < steps_.size(); ++i) {
     Step& step = steps_[i];
     step.view = ViewStep(*program_, program_->steps[i]);
     step.flops = step.view.flops();
-    for (const Implementation& entry : step.view.is_contract() ? lists.contract : lists.unary) {
-      Preparation preparation = entry.prepare(step.view);
-      if (preparation.kernel != nullptr) {
-        step.kernel = std::move(preparation.kernel);
-        step.name = entry.name.data();
-        break;
-      }
-      step.refusals +=
-          StrCat(step.refusals.empty() ? "" : "; ", entry.name, ": ", preparation.refusal);
-    }
+    ChooseKernel(step.view.is_contract() ? lists.contract : lists.unary, step);
     const int64_t scratch = step.kernel->scratch_bytes();
     const int64_t rounded =
         (scratch + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
@@ -164,7 +173,7 @@ double CompiledProgram::PredictedSliceSeconds() const {
         slices_per_run *= static_cast<double>(program_->sliced[loop].extent);
       }
     }
-    seconds += PredictedSeconds(step) / slices_per_run;
+    seconds += (step.seconds + kStepSeconds) / slices_per_run;
   }
   return seconds;
 }

@@ -40,6 +40,7 @@ class CompiledProgram {
     std::string refusals;
     const char* name = "";
     double flops = 0;
+    double seconds = 0;  // predicted, of one run on one thread
   };
 
   // `environment` names what else decides the bits (ISA, libraries); it goes into the fingerprint.
@@ -70,6 +71,7 @@ class CompiledProgram {
 
  private:
   CompiledProgram() = default;
+  static void ChooseKernel(const std::vector<Implementation>& list, Step& step);
   void ChooseKernels(const ImplementationLists& lists);
   void ListSliceSteps();
   void FormFingerprint(std::string_view environment);

@@ -2,13 +2,14 @@
 
 #include "backends/core/strings.h"
 #include "backends/cpu/blas.h"
+#include "backends/cpu/gett.h"
 #include "backends/cpu/host_provider.h"
 #include "backends/cpu/interpreter.h"
+#include "backends/cpu/library_gemm.h"
 #include "backends/cpu/nest_kernels.h"
 #include "backends/cpu/provider.h"
 #include "backends/cpu/resources.h"
 #include "backends/cpu/scalar.h"
-#include "backends/cpu/step_gemm.h"
 #include "backends/cpu/threads.h"
 
 namespace tenon::cpu {
@@ -75,8 +76,8 @@ ImplementationLists CpuImplementations() {
            {"elementwise", PrepareElementwise},
            {"small", PrepareSmall},
            {"double sums", PrepareDouble},
+           {"gett", PrepareGett},
            {"gemm", PrepareGemm},
-           {"pack+gemm", PreparePackedGemm},
            {"reference", PrepareInterpreter}},
           {{"empty", PrepareEmpty},
            {"reduce", PrepareReduce},

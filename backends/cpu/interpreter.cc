@@ -64,7 +64,7 @@ Preparation PrepareInterpreter(const StepView& step) {
   return DispatchAccumulator(step.dtype, step.accumulate_double, [&](auto type, auto accumulator) {
     using T = typename decltype(type)::type;
     using Acc = typename decltype(accumulator)::type;
-    return Preparation::Accept(std::make_unique<Interpreter<T, Acc>>(step));
+    return Preparation::Accept(std::make_unique<Interpreter<T, Acc>>(step), step.work() * 5e-9);
   });
 }
 

@@ -39,10 +39,13 @@ class StepKernel {
 // A kernel, or the readable reason why the implementation does not take the step.
 struct Preparation {
   std::unique_ptr<StepKernel> kernel;
+  double seconds = 0;  // predicted, of one run on one thread
   std::string refusal;
 
-  static Preparation Refuse(std::string reason) { return {nullptr, std::move(reason)}; }
-  static Preparation Accept(std::unique_ptr<StepKernel> kernel) { return {std::move(kernel), ""}; }
+  static Preparation Refuse(std::string reason) { return {nullptr, 0, std::move(reason)}; }
+  static Preparation Accept(std::unique_ptr<StepKernel> kernel, double seconds) {
+    return {std::move(kernel), seconds, ""};
+  }
 };
 
 // One entry of an implementation list.

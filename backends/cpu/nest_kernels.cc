@@ -36,6 +36,8 @@ class BlockKernel final : public StepKernel {
         sums_(MakeLoopNest({step.k.begin(), step.k.end()}, NestBy::kA)),
         grain_(GrainOf(static_cast<double>(results_.block) * static_cast<double>(step.k_size))) {}
 
+  const LoopNest& results() const { return results_; }
+
   void Run(const StepArguments& arguments) const override {
     arguments.team->For(results_.outer_count, grain_, [&](int64_t begin, int64_t end, std::byte*) {
       RunBlocks(arguments, begin, end);
@@ -160,20 +162,24 @@ class ZeroKernel final : public StepKernel {
   const std::vector<tenon_mode> results_;
 };
 
+// Nanoseconds for a loop nest with `terms` sums: vectors where the block is one loop, single
+// elements where it needs tables.
+double NestSeconds(const LoopNest& results, const StepView& step) {
+  constexpr double kBlock = 12e-9, kTerm = 8e-9, kBytesPerSecond = 20e9, kTabulated = 1.2e-9;
+  const auto blocks = static_cast<double>(results.outer_count);
+  const double terms = static_cast<double>(step.k_size);
+  const double bytes = step.work() * static_cast<double>(step.element_bytes());
+  return 30e-9 + blocks * (kBlock + terms * kTerm) +
+         (results.is_affine ? bytes / kBytesPerSecond : step.work() * kTabulated);
+}
+
 Preparation MakeBlockKernel(const StepView& step) {
   return DispatchAccumulator(step.dtype, step.accumulate_double, [&](auto type, auto accumulator) {
     using T = typename decltype(type)::type;
     using Acc = typename decltype(accumulator)::type;
-    return Preparation::Accept(std::make_unique<BlockKernel<T, Acc>>(step));
-  });
-}
-
-// Whether a batch loop is contiguous in all tensors, so that vectors run across the batch: no
-// matrix lies in place there, and packing would gather single elements.
-bool HasVectorBatch(const StepView& step, int64_t shortest) {
-  return std::any_of(step.batch.begin(), step.batch.end(), [shortest](const tenon_mode& mode) {
-    return mode.extent >= shortest && mode.stride_a == 1 && mode.stride_b == 1 &&
-           mode.stride_c == 1;
+    auto kernel = std::make_unique<BlockKernel<T, Acc>>(step);
+    const double seconds = NestSeconds(kernel->results(), step);
+    return Preparation::Accept(std::move(kernel), seconds);
   });
 }
 
@@ -191,7 +197,7 @@ Preparation PrepareEmpty(const StepView& step) {
   if (step.work() != 0) return Preparation::Refuse("no extent is 0");
   return DispatchDType(step.dtype, [&step](auto type) {
     using T = typename decltype(type)::type;
-    return Preparation::Accept(std::make_unique<ZeroKernel<T>>(step));
+    return Preparation::Accept(std::make_unique<ZeroKernel<T>>(step), 0);
   });
 }
 
@@ -201,19 +207,9 @@ Preparation PrepareElementwise(const StepView& step) {
 }
 
 Preparation PrepareSmall(const StepView& step) {
-  // Measured against the library, which takes over early: its call costs half a microsecond.
-  constexpr double kSmallWork = 256, kSmallItem = 32;
-  constexpr int64_t kNarrow = 16, kVectorLoop = 32;
-  const double item_work = step.work() / static_cast<double>(step.batch_size);
-  if (step.work() <= kSmallWork || item_work <= kSmallItem) return MakeBlockKernel(step);
-  if (!HasVectorBatch(step, kVectorLoop)) {
-    return Preparation::Refuse(StrCat("batch ", step.batch_size, " of ", step.m_size, " x ",
-                                      step.n_size, " x ", step.k_size,
-                                      " is worth library calls, and no batch loop is contiguous"));
-  }
-  if (std::min({step.m_size, step.n_size, step.k_size}) > kNarrow) {
-    return Preparation::Refuse(StrCat("a product of ", step.m_size, " x ", step.n_size, " x ",
-                                      step.k_size, " is worth packing"));
+  constexpr int64_t kMostTerms = 64;
+  if (step.k_size > kMostTerms) {
+    return Preparation::Refuse(StrCat("sums of ", step.k_size, " terms want blocks of registers"));
   }
   return MakeBlockKernel(step);
 }
@@ -230,13 +226,13 @@ Preparation PrepareReduce(const StepView& step) {
   return DispatchAccumulator(step.dtype, step.accumulate_double, [&](auto type, auto accumulator) {
     using T = typename decltype(type)::type;
     using Acc = typename decltype(accumulator)::type;
-    return Preparation::Accept(std::make_unique<RowSumKernel<T, Acc>>(step));
+    return Preparation::Accept(std::make_unique<RowSumKernel<T, Acc>>(step), step.work() * 0.5e-9);
   });
 }
 
 Preparation PrepareCopy(const StepView& step) {
   if (step.k_size != 1) return Preparation::Refuse("an index is summed");
-  return Preparation::Accept(std::make_unique<CopyKernel>(step));
+  return Preparation::Accept(std::make_unique<CopyKernel>(step), step.work() * 1e-9);
 }
 
 }  // namespace tenon::cpu

@@ -3,6 +3,7 @@
 #ifndef TENON_BACKENDS_CPU_SCALAR_H_
 #define TENON_BACKENDS_CPU_SCALAR_H_
 
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -26,6 +27,17 @@ inline Complex<R> operator+(Complex<R> x, Complex<R> y) {
 template <typename R>
 inline Complex<R> operator*(Complex<R> x, Complex<R> y) {
   return {x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re};
+}
+
+// sum += x * y, each product of reals fused with its addition.
+template <typename R>
+inline void FusedAdd(R x, R y, R& sum) {
+  sum = std::fma(x, y, sum);
+}
+template <typename R>
+inline void FusedAdd(Complex<R> x, Complex<R> y, Complex<R>& sum) {
+  sum.re = std::fma(-x.im, y.im, std::fma(x.re, y.re, sum.re));
+  sum.im = std::fma(x.im, y.re, std::fma(x.re, y.im, sum.im));
 }
 
 template <typename T>

@@ -72,7 +72,7 @@ Offsets OffsetsOf(Modes loops, int64_t index) {
 
 std::vector<tenon_mode> TileAxis::Inner(bool is_tail) const {
   std::vector<tenon_mode> loops = inner;
-  if (is_tail) loops[cut].extent = tail_chunk;
+  if (is_tail && cut >= 0) loops[cut].extent = tail_chunk;
   return loops;
 }
 

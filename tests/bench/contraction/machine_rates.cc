@@ -82,7 +82,7 @@ void CopyStreaming(const std::byte* source, std::byte* target, size_t bytes) {
 // Bytes read and written per second by copies of `bytes` per thread.
 double CopyRate(int threads, size_t bytes, bool streaming) {
   const int repeats = static_cast<int>(std::max<size_t>(1, (size_t{64} << 20) / bytes));
-  const double seconds = BestSeconds(threads, 9, [&](int) -> std::function<void()> {
+  const double seconds = BestSeconds(threads, 5, [&](int) -> std::function<void()> {
     auto source = std::make_shared<Pages>(bytes), target = std::make_shared<Pages>(bytes);
     return [=] {
       for (int i = 0; i < repeats; ++i) {

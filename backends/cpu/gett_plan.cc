@@ -1,0 +1,482 @@
+#include "backends/cpu/gett_plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "backends/core/strings.h"
+#include "backends/cpu/product_kernels.h"
+
+namespace tenon::cpu {
+namespace {
+
+using Stride = int64_t tenon_mode::*;
+constexpr Stride kS = &tenon_mode::stride_a, kV = &tenon_mode::stride_b, kC = &tenon_mode::stride_c;
+
+// A step in the roles of the kernel.
+struct Roles {
+  std::vector<tenon_mode> batch, rows, columns, depth;
+  int64_t items = 1, n_rows = 1, n_columns = 1, n_depth = 1;
+  int64_t element_bytes = 0, vector = 1;
+  int parts = 1;
+  bool may_accumulate = false;
+};
+
+std::vector<tenon_mode> Swapped(Modes modes) {
+  std::vector<tenon_mode> swapped(modes.begin(), modes.end());
+  for (tenon_mode& mode : swapped) std::swap(mode.stride_a, mode.stride_b);
+  return swapped;
+}
+
+Roles RolesOf(const StepView& step, bool is_swapped) {
+  const auto take = [is_swapped](Modes modes) {
+    return is_swapped ? Swapped(modes) : std::vector<tenon_mode>(modes.begin(), modes.end());
+  };
+  Roles roles;
+  roles.batch = take(step.batch);
+  roles.rows = take(is_swapped ? step.n : step.m);
+  roles.columns = take(is_swapped ? step.m : step.n);
+  roles.depth = take(step.k);
+  roles.items = step.batch_size;
+  roles.n_rows = is_swapped ? step.n_size : step.m_size;
+  roles.n_columns = is_swapped ? step.m_size : step.n_size;
+  roles.n_depth = step.k_size;
+  roles.element_bytes = step.element_bytes();
+  roles.parts = step.is_complex() ? 2 : 1;
+  roles.may_accumulate = step.may_accumulate;
+  roles.vector = DispatchDType(
+      step.dtype, [](auto type) { return VectorElements<typename decltype(type)::type>(); });
+  return roles;
+}
+
+// Lengths of tiles. A block of vectors times the depth stays in the first cache; packed tiles stay
+// in the second one; large work is cut into enough tiles for many threads.
+struct Targets {
+  int64_t items, rows, columns, depth;
+};
+
+// Bytes of packed operands and results that the second cache is trusted to hold.
+constexpr int64_t kPanelBytes = 256 * 1024;
+
+// Halves the longer side until there are enough tiles or they are small.
+void CutForThreads(const Roles& roles, Targets& targets) {
+  constexpr double kEnoughTiles = 16, kTileWork = 4e6;
+  const auto count = [](int64_t size, int64_t target) {
+    return static_cast<double>((size + target - 1) / target);
+  };
+  while (true) {
+    const double tiles = static_cast<double>(roles.items) * count(roles.n_rows, targets.rows) *
+                         count(roles.n_columns, targets.columns);
+    const double work = static_cast<double>(targets.rows) * static_cast<double>(targets.columns) *
+                        static_cast<double>(roles.n_depth) * roles.parts;
+    if (tiles >= kEnoughTiles || work <= kTileWork) return;
+    int64_t& longer = targets.columns >= 2 * targets.rows ? targets.columns : targets.rows;
+    if (longer < 8 * roles.vector) return;
+    longer /= 2;
+  }
+}
+
+Targets TargetsOf(const Roles& roles) {
+  constexpr int64_t kDepth = 128, kSmallestDepth = 32, kMostRows = 512, kMostColumns = 4096;
+  Targets targets{};
+  const int64_t pieces = (roles.n_depth + kDepth + kSmallestDepth - 1) / (kDepth + kSmallestDepth);
+  targets.depth = (roles.n_depth + pieces - 1) / pieces;
+  const int64_t panel = kPanelBytes / roles.element_bytes;
+  targets.rows = std::min(std::max<int64_t>(panel / targets.depth, 64), kMostRows);
+  targets.rows = std::min(roles.n_rows, targets.rows);
+  // Over a long depth operands are packed again for every tile, so tiles are larger.
+  const int64_t wide = pieces > 1 ? 2 * panel : panel;
+  const int64_t beside = pieces > 1 ? targets.depth : std::max(targets.depth, targets.rows);
+  targets.columns = std::clamp(wide / beside, 8 * roles.vector, kMostColumns);
+  targets.columns = std::min(targets.columns, roles.n_columns);
+  CutForThreads(roles, targets);
+  targets.items = 1;
+  if (targets.rows == roles.n_rows && targets.columns == roles.n_columns &&
+      targets.depth == roles.n_depth) {
+    const int64_t item = roles.n_rows * roles.n_depth + roles.n_depth * roles.n_columns +
+                         roles.n_rows * roles.n_columns;
+    targets.items = std::clamp<int64_t>(panel / item, 1, 512);
+  }
+  return targets;
+}
+
+// Elements of nested loops, from the innermost one on, that lie side by side in a tensor.
+int64_t InnermostRun(const std::vector<tenon_mode>& loops, Stride stride) {
+  int64_t run = 1;
+  for (size_t i = loops.size(); i-- > 0;) {
+    if (loops[i].extent == 1) continue;
+    if (loops[i].*stride != run) break;
+    run *= loops[i].extent;
+  }
+  return run;
+}
+
+// Whether vectors along the axis are contiguous in a tensor, in all tiles.
+bool HasVectors(const TileAxis& axis, Stride stride, int64_t vector) {
+  for (const bool tail : {false, true}) {
+    if (tail && axis.tail == axis.full) break;
+    const int64_t length = tail ? axis.tail : axis.full;
+    const int64_t run = InnermostRun(axis.Inner(tail), stride);
+    if (run != length && run % vector != 0) return false;
+  }
+  return true;
+}
+
+// Elements of a box of loops that lie side by side in a tensor.
+int64_t ContiguousRun(const TileAxis& x, const TileAxis& y, Stride stride) {
+  int64_t run = 1;
+  for (bool found = true; found;) {
+    found = false;
+    for (const TileAxis* axis : {&x, &y}) {
+      for (const tenon_mode& mode : axis->inner) {
+        if (mode.*stride != run || mode.extent == 1) continue;
+        run *= mode.extent;
+        found = true;
+      }
+    }
+  }
+  return run;
+}
+
+// Rates of one core, in bytes per nanosecond that are read and written once each.
+struct Rates {
+  double copy = 12, transpose = 6;
+  double product = 0.22;  // nanoseconds of a multiply-add of one vector
+  double finish = 2.0;    // of a vector of results
+  double tile = 80, item = 12;
+};
+
+// Nanoseconds for packing (or unpacking) `elements` of tiles. Less than a cache line at a time
+// still moves the whole line.
+double PackingCost(const TileAxis& first, const TileAxis& second, Stride stride, double elements,
+                   int64_t element_bytes, bool is_copy) {
+  constexpr double kLineBytes = 64;
+  const auto run = static_cast<double>(ContiguousRun(first, second, stride) * element_bytes);
+  const Rates rates;
+  return elements * static_cast<double>(element_bytes) * std::max(1.0, kLineBytes / run) /
+         (is_copy ? rates.copy : rates.transpose);
+}
+
+double ProductCost(const Roles& roles, const GettPlan& plan) {
+  const Rates rates;
+  const double vectors = static_cast<double>(
+      plan.columns.tiles * ((plan.columns.full + roles.vector - 1) / roles.vector));
+  const auto rows = static_cast<double>(roles.n_rows), depth = static_cast<double>(roles.n_depth);
+  // With few rows the loads of V are what takes the time.
+  const double busy = std::max(rows * roles.parts, std::min(rows * roles.parts + 2, 4.0));
+  const auto items = static_cast<double>(roles.items);
+  return items *
+             (vectors * depth * busy * rates.product +
+              vectors * rows * static_cast<double>(plan.depth.tiles) * rates.finish + rates.item) +
+         static_cast<double>(plan.n_tiles()) * rates.tile;
+}
+
+// Large strides that are multiples of a power of two evict each other from the caches.
+bool IsHarmful(int64_t stride, int64_t element_bytes) {
+  return stride * element_bytes >= 2048 && stride * element_bytes % 1024 == 0;
+}
+
+void PlaceS(const Roles& roles, GettPlan& plan) {
+  const auto row = TileStride(plan.rows, kS), depth = TileStride(plan.depth, kS);
+  plan.s.is_packed = !row.has_value() || !depth.has_value() ||
+                     (plan.columns.full > 8 * roles.vector && plan.depth.full > 8 &&
+                      IsHarmful(*depth, roles.element_bytes));
+  if (!plan.s.is_packed) {
+    plan.s.first = *row;
+    plan.s.second = *depth;
+  }
+}
+
+void PlaceV(const Roles& roles, GettPlan& plan) {
+  plan.v.is_packed = !HasVectors(plan.columns, kV, roles.vector);
+  if (plan.v.is_packed || roles.n_rows <= 16 / roles.parts || plan.depth.full <= 8) return;
+  // Used by several blocks of rows: the first cache must hold the vectors of all depths.
+  for (const tenon_mode& mode : plan.depth.inner) {
+    if (IsHarmful(mode.stride_b, roles.element_bytes)) plan.v.is_packed = true;
+  }
+}
+
+// Decides what is packed and predicts the time.
+void Evaluate(const Roles& roles, GettPlan& plan) {
+  PlaceS(roles, plan);
+  PlaceV(roles, plan);
+  plan.c.is_packed = !HasVectors(plan.columns, kC, roles.vector);
+  const auto items = static_cast<double>(roles.items), rows = static_cast<double>(roles.n_rows),
+             columns = static_cast<double>(roles.n_columns),
+             depth = static_cast<double>(roles.n_depth);
+  const double s_repeats =
+      plan.depth.tiles > 1 || plan.rows.tiles > 1 ? static_cast<double>(plan.columns.tiles) : 1;
+  const double v_repeats = plan.depth.tiles > 1 ? static_cast<double>(plan.rows.tiles) : 1;
+  plan.seconds = ProductCost(roles, plan);
+  if (plan.s.is_packed) {
+    plan.seconds += PackingCost(plan.rows, plan.depth, kS, items * rows * depth * s_repeats,
+                                roles.element_bytes, false);
+  }
+  if (plan.v.is_packed) {
+    plan.seconds += PackingCost(plan.depth, plan.columns, kV, items * columns * depth * v_repeats,
+                                roles.element_bytes, HasVectors(plan.columns, kV, roles.vector));
+  }
+  if (plan.c.is_packed) {
+    plan.seconds += PackingCost(plan.rows, plan.columns, kC,
+                                items * rows * columns * (roles.may_accumulate ? 2 : 1),
+                                roles.element_bytes, false);
+  }
+  plan.seconds *= 1e-9;
+}
+
+// All ways worth trying to cut the columns.
+std::vector<TileAxis> ColumnCandidates(const Roles& roles, int64_t target) {
+  constexpr int kAll = std::numeric_limits<int>::max();
+  std::vector<TileAxis> axes = {
+      CutAxis(roles.columns, {NestBy::kC, NestBy::kB, false, kAll}, target)};
+  if (axes[0].inner.size() <= 1 && axes[0].outer.size() <= 1) return axes;
+  axes.push_back(CutAxis(roles.columns, {NestBy::kB, NestBy::kC, false, kAll}, target));
+  axes.push_back(CutAxis(roles.columns, {NestBy::kC, NestBy::kB, true, kAll}, target));
+  axes.push_back(CutAxis(roles.columns, {NestBy::kB, NestBy::kC, true, kAll}, target));
+  return axes;
+}
+
+std::vector<TileAxis> RowCandidates(const Roles& roles, int64_t target) {
+  constexpr int kAll = std::numeric_limits<int>::max();
+  std::vector<TileAxis> axes = {CutAxis(roles.rows, {NestBy::kC, NestBy::kA, false, kAll}, target)};
+  if (axes[0].outer.empty()) return axes;  // one tile: the order inside it matters little
+  axes.push_back(CutAxis(roles.rows, {NestBy::kA, NestBy::kC, false, kAll}, target));
+  axes.push_back(CutAxis(roles.rows, {NestBy::kC, NestBy::kA, true, kAll}, target));
+  return axes;
+}
+
+std::vector<TileAxis> DepthCandidates(const Roles& roles, int64_t target) {
+  constexpr int kAll = std::numeric_limits<int>::max();
+  std::vector<TileAxis> axes = {
+      CutAxis(roles.depth, {NestBy::kB, NestBy::kA, false, kAll}, target)};
+  if (axes[0].outer.empty()) return axes;
+  axes.push_back(CutAxis(roles.depth, {NestBy::kA, NestBy::kB, false, kAll}, target));
+  axes.push_back(CutAxis(roles.depth, {NestBy::kB, NestBy::kA, true, kAll}, target));
+  return axes;
+}
+
+// The cheapest combination of cuts, the first one of equals; nothing is tabulated yet.
+GettPlan CheapestCuts(const Roles& roles) {
+  constexpr int kAll = std::numeric_limits<int>::max();
+  const Targets targets = TargetsOf(roles);
+  GettPlan best;
+  best.seconds = std::numeric_limits<double>::infinity();
+  const auto rows = RowCandidates(roles, targets.rows);
+  const auto columns = ColumnCandidates(roles, targets.columns);
+  const auto depths = DepthCandidates(roles, targets.depth);
+  GettPlan plan;
+  plan.batch = CutAxis(roles.batch, {NestBy::kC, NestBy::kB, false, kAll}, targets.items);
+  for (const TileAxis& row : rows) {
+    for (const TileAxis& column : columns) {
+      for (const TileAxis& depth : depths) {
+        plan.rows = row;
+        plan.columns = column;
+        plan.depth = depth;
+        Evaluate(roles, plan);
+        if (plan.seconds < best.seconds) best = plan;
+      }
+    }
+  }
+  return best;
+}
+
+// Offsets of all iterations of nested loops, the last one fastest.
+std::vector<int64_t> Positions(const std::vector<tenon_mode>& loops, Stride stride) {
+  std::vector<int64_t> positions = {0};
+  for (const tenon_mode& loop : loops) {
+    std::vector<int64_t> next;
+    next.reserve(positions.size() * static_cast<size_t>(loop.extent));
+    for (const int64_t base : positions) {
+      for (int64_t i = 0; i < loop.extent; ++i) next.push_back(base + i * (loop.*stride));
+    }
+    positions = std::move(next);
+  }
+  return positions;
+}
+
+std::vector<int64_t> Multiples(int64_t count, int64_t step) {
+  std::vector<int64_t> multiples(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) multiples[static_cast<size_t>(i)] = i * step;
+  return multiples;
+}
+
+// Offsets of the vectors of nested loops whose innermost run is made of whole vectors.
+std::vector<int64_t> VectorPositions(std::vector<tenon_mode> loops, Stride stride, int64_t vector) {
+  int64_t run = 1;
+  while (!loops.empty() && (loops.back().extent == 1 || loops.back().*stride == run)) {
+    run *= loops.back().extent;
+    loops.pop_back();
+  }
+  tenon_mode steps{};
+  steps.extent = (run + vector - 1) / vector;
+  steps.*stride = vector;
+  loops.push_back(steps);
+  return Positions(loops, stride);
+}
+
+// The loops of a copy between a tensor's tile and its packed form.
+void AppendLoops(const std::vector<tenon_mode>& modes, Stride stride, int64_t packed,
+                 std::vector<CopyLoop>& loops) {
+  for (size_t i = modes.size(); i-- > 0;) {
+    loops.push_back({modes[i].extent, modes[i].*stride, packed});
+    packed *= modes[i].extent;
+  }
+}
+
+struct Packing {
+  const TileAxis &batch, &first, &second;
+  Stride stride;
+  int64_t element_bytes;
+  bool is_result, may_accumulate;
+};
+
+// Fills in the copies and the scratch of a packed tensor; its strides are set.
+void PlanPacking(const Packing& packing, int64_t item_elements, GettTensor& tensor) {
+  const int64_t items = packing.batch.full;
+  const bool is_batched = items > 1;
+  tensor.item = Multiples(items, item_elements);
+  tensor.scratch_bytes = (items * item_elements * packing.element_bytes + 63) / 64 * 64;
+  for (const bool x : {false, true}) {
+    for (const bool y : {false, true}) {
+      const TileAxis& axis = is_batched ? packing.batch : packing.first;
+      if ((x && axis.tail == axis.full) ||
+          (y && (is_batched || packing.second.tail == packing.second.full))) {
+        continue;
+      }
+      std::vector<CopyLoop> loops;
+      AppendLoops(packing.second.Inner(!is_batched && y), packing.stride, tensor.second, loops);
+      AppendLoops(packing.first.Inner(!is_batched && x), packing.stride, tensor.first, loops);
+      if (is_batched) AppendLoops(packing.batch.Inner(x), packing.stride, item_elements, loops);
+      if (!packing.is_result || packing.may_accumulate) {
+        (packing.is_result ? tensor.fetches : tensor.copies)[x][y] =
+            StridedCopy(loops, packing.element_bytes);
+      }
+      if (!packing.is_result) continue;
+      for (CopyLoop& loop : loops) std::swap(loop.source, loop.target);
+      tensor.copies[x][y] = StridedCopy(loops, packing.element_bytes);
+    }
+  }
+}
+
+// A row length that is whole vectors, an odd number of them, so that rows spread over the caches.
+int64_t Padded(int64_t elements, int64_t vector) {
+  if (elements <= vector) return vector;
+  return ((elements + vector - 1) / vector | 1) * vector;
+}
+
+void PlanS(const Roles& roles, GettPlan& plan) {
+  if (!plan.s.is_packed) {
+    plan.s.item = Positions(plan.batch.inner, kS);
+    return;
+  }
+  const auto smallest = [](const TileAxis& axis) {
+    int64_t stride = std::numeric_limits<int64_t>::max();
+    for (const tenon_mode& mode : axis.inner) stride = std::min(stride, mode.*kS);
+    return stride;
+  };
+  const bool rows_inside = smallest(plan.rows) < smallest(plan.depth);
+  plan.s.first = rows_inside ? 1 : plan.depth.full;
+  plan.s.second = rows_inside ? plan.rows.full : 1;
+  PlanPacking({plan.batch, plan.rows, plan.depth, kS, roles.element_bytes, false, false},
+              plan.rows.full * plan.depth.full, plan.s);
+}
+
+void PlanV(const Roles& roles, GettPlan& plan) {
+  const int64_t leading = Padded(plan.columns.full, roles.vector);
+  for (const bool tail : {false, true}) {
+    const int64_t vectors =
+        ((tail ? plan.columns.tail : plan.columns.full) + roles.vector - 1) / roles.vector;
+    plan.v_depth[tail] = plan.v.is_packed
+                             ? Multiples(tail ? plan.depth.tail : plan.depth.full, leading)
+                             : Positions(plan.depth.Inner(tail), kV);
+    plan.v_vector[tail] = plan.v.is_packed
+                              ? Multiples(vectors, roles.vector)
+                              : VectorPositions(plan.columns.Inner(tail), kV, roles.vector);
+    if (plan.depth.tail == plan.depth.full && plan.columns.tail == plan.columns.full) break;
+  }
+  if (!plan.v.is_packed) {
+    plan.v.item = Positions(plan.batch.inner, kV);
+    return;
+  }
+  plan.v.first = leading;
+  PlanPacking({plan.batch, plan.depth, plan.columns, kV, roles.element_bytes, false, false},
+              plan.depth.full * leading, plan.v);
+}
+
+void PlanC(const Roles& roles, GettPlan& plan) {
+  const int64_t leading = Padded(plan.columns.full, roles.vector);
+  for (const bool tail : {false, true}) {
+    const int64_t vectors =
+        ((tail ? plan.columns.tail : plan.columns.full) + roles.vector - 1) / roles.vector;
+    plan.c_row[tail] = plan.c.is_packed ? Multiples(tail ? plan.rows.tail : plan.rows.full, leading)
+                                        : Positions(plan.rows.Inner(tail), kC);
+    plan.c_vector[tail] = plan.c.is_packed
+                              ? Multiples(vectors, roles.vector)
+                              : VectorPositions(plan.columns.Inner(tail), kC, roles.vector);
+    const int64_t columns = tail ? plan.columns.tail : plan.columns.full;
+    plan.last_elements[tail] = columns - (vectors - 1) * roles.vector;
+    if (plan.rows.tail == plan.rows.full && plan.columns.tail == plan.columns.full) break;
+  }
+  if (!plan.c.is_packed) {
+    plan.c.item = Positions(plan.batch.inner, kC);
+    return;
+  }
+  plan.c.first = leading;
+  PlanPacking(
+      {plan.batch, plan.rows, plan.columns, kC, roles.element_bytes, true, roles.may_accumulate},
+      plan.rows.full * leading, plan.c);
+}
+
+// Whether every vector of C starts at a multiple of the vector length and is whole.
+bool HasWholeVectors(const Roles& roles, const GettPlan& plan) {
+  if (plan.columns.full % roles.vector != 0 || plan.columns.tail % roles.vector != 0) return false;
+  for (const TileAxis* axis : {&plan.batch, &plan.rows, &plan.columns}) {
+    for (const std::vector<tenon_mode>* loops : {&axis->inner, &axis->outer}) {
+      for (const tenon_mode& mode : *loops) {
+        // Strides inside the run of a vector are the only ones that are no multiples.
+        if (mode.stride_c % roles.vector != 0 && axis != &plan.columns) return false;
+      }
+    }
+  }
+  const auto aligned = [&](const std::vector<int64_t>& offsets) {
+    return std::all_of(offsets.begin(), offsets.end(),
+                       [&](int64_t offset) { return offset % roles.vector == 0; });
+  };
+  return aligned(plan.c_vector[0]) && aligned(plan.c_vector[1]) &&
+         std::all_of(plan.columns.outer.begin(), plan.columns.outer.end(),
+                     [&](const tenon_mode& mode) { return mode.stride_c % roles.vector == 0; });
+}
+
+bool MayStream(const Roles& roles, const GettPlan& plan) {
+  constexpr double kLargeBytes = 64e6;
+  const double bytes = static_cast<double>(roles.items) * static_cast<double>(roles.n_rows) *
+                       static_cast<double>(roles.n_columns) *
+                       static_cast<double>(roles.element_bytes);
+  return bytes >= kLargeBytes && !plan.c.is_packed && plan.depth.tiles == 1 &&
+         HasWholeVectors(roles, plan);
+}
+
+}  // namespace
+
+std::string GettPlan::Describe() const {
+  return StrCat("tile ", batch.full, " x ", rows.full, " x ", columns.full, " x ", depth.full,
+                " of ", batch.tiles, " x ", rows.tiles, " x ", columns.tiles, " x ", depth.tiles,
+                is_swapped ? " vectors of A" : " vectors of B", s.is_packed ? " pack S" : "",
+                v.is_packed ? " pack V" : "", c.is_packed ? " pack C" : "");
+}
+
+GettPlan PlanGett(const StepView& step) {
+  const Roles straight = RolesOf(step, false), swapped = RolesOf(step, true);
+  GettPlan plan = CheapestCuts(straight), other = CheapestCuts(swapped);
+  const bool is_swapped = other.seconds < plan.seconds;
+  if (is_swapped) plan = std::move(other);
+  plan.is_swapped = is_swapped;
+  const Roles& roles = is_swapped ? swapped : straight;
+  PlanS(roles, plan);
+  PlanV(roles, plan);
+  PlanC(roles, plan);
+  plan.may_stream = MayStream(roles, plan);
+  return plan;
+}
+
+}  // namespace tenon::cpu

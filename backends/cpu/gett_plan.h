@@ -1,0 +1,56 @@
+// How a contraction is cut into tiles for the register-blocked product, and which tensors are
+// packed: the plan of a GETT (Springer and Bientinesi, "Design of a high-performance GEMM-like
+// tensor-tensor multiplication", ACM TOMS 44(3), 2018).
+//
+// The roles are those of product_kernels.h: vectors run along the columns of V and C, S is
+// broadcast. Either operand of the step can be V; tenon_mode's strides a, b and c are those of S, V
+// and C here.
+
+#ifndef TENON_BACKENDS_CPU_GETT_PLAN_H_
+#define TENON_BACKENDS_CPU_GETT_PLAN_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/step_view.h"
+#include "backends/cpu/strided_copy.h"
+#include "backends/cpu/tile_axis.h"
+
+namespace tenon::cpu {
+
+// How one tensor's tile reaches the product: in place, or packed into scratch.
+struct GettTensor {
+  bool is_packed = false;
+  // Strides of a tile in elements: along its first axis (rows of S and C, depth of V) and its
+  // second one (depth of S, columns of V and C). In place only S has them.
+  int64_t first = 0, second = 1;
+  std::vector<int64_t> item;  // offset of each batch item in a tile
+  // By [first axis is a tail][second axis is a tail]; for tiles of several items by [batch is a
+  // tail][0]. From tensor to tile for S and V, from tile to tensor for C. `fetches` go from C to a
+  // tile, where a step may accumulate.
+  StridedCopy copies[2][2], fetches[2][2];
+  int64_t scratch_bytes = 0;
+};
+
+struct GettPlan {
+  bool is_swapped = false;  // V is the step's A
+  TileAxis batch, rows, columns, depth;
+  GettTensor s, v, c;
+  // Offsets of a tile's parts as ProductTile wants them, by [is a tail].
+  std::array<std::vector<int64_t>, 2> v_depth, v_vector, c_vector, c_row;
+  std::array<int64_t, 2> last_elements = {};
+  bool may_stream = false;  // C is large, written once, and made of whole aligned vectors
+  double seconds = 0;       // predicted, on one thread
+
+  int64_t n_tiles() const { return batch.tiles * rows.tiles * columns.tiles; }
+  std::string Describe() const;
+};
+
+// The cheapest plan for a step with at least one iteration. Depends on the step alone.
+GettPlan PlanGett(const StepView& step);
+
+}  // namespace tenon::cpu
+
+#endif  // TENON_BACKENDS_CPU_GETT_PLAN_H_

@@ -1,0 +1,242 @@
+#include "backends/cpu/product_kernels.h"
+
+#include <algorithm>
+
+#include "backends/cpu/highway_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/product_kernels.cc"
+#include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>  // must come before highway.h
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace tenon::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+#if HWY_TARGET == HWY_SCALAR
+
+// One element at a time, for machines without any of the other instruction sets.
+template <typename T>
+void MultiplyItem(const ProductTile& tile, const T* s, const T* v, T* c) {
+  for (int64_t row = 0; row < tile.rows; ++row) {
+    for (int64_t column = 0; column < tile.vectors; ++column) {
+      T sum{};
+      for (int64_t k = 0; k < tile.depth; ++k) {
+        FusedAdd(s[row * tile.s_row + k * tile.s_depth], v[tile.v_vector[column] + tile.v_depth[k]],
+                 sum);
+      }
+      T& to = c[tile.c_row[row] + tile.c_vector[column]];
+      to = tile.accumulate ? to + sum : sum;
+    }
+  }
+}
+
+template <typename T>
+int64_t ElementsPerVector() {
+  return 1;
+}
+
+#else
+
+// Accumulators fill about half of the registers: enough to hide the latency of multiply-adds, and
+// few enough that a power of two rows and columns comes out even.
+#if HWY_TARGET <= HWY_AVX3
+constexpr int kAccumulators = 16;
+#else
+constexpr int kAccumulators = 8;
+#endif
+
+template <typename T>
+struct Lanes {
+  using Real = T;
+  static constexpr int kParts = 1;
+};
+template <typename R>
+struct Lanes<Complex<R> > {
+  using Real = R;
+  static constexpr int kParts = 2;
+};
+
+// Largest block of rows, and vectors beside it.
+template <typename T>
+constexpr int kMostRows = kAccumulators / 2 / Lanes<T>::kParts;
+template <typename T, int kRows>
+constexpr int kColumns = kRows == kMostRows<T> ? 2 : 4;
+
+// The sums of kRows x kColumns vectors. Complex numbers lie with real and imaginary parts side by
+// side: one sum takes real parts of S, the other imaginary ones, and Finish joins them.
+template <typename T, class D, int kRows, int kColumns>
+struct Sums {
+  static constexpr int kParts = Lanes<T>::kParts;
+  hn::Vec<D> part[kParts][kRows][kColumns];
+
+  HWY_INLINE explicit Sums(D d) {
+    for (int p = 0; p < kParts; ++p) {
+      for (int r = 0; r < kRows; ++r) {
+        for (int c = 0; c < kColumns; ++c) part[p][r][c] = hn::Zero(d);
+      }
+    }
+  }
+
+  HWY_INLINE void Add(D d, int row, const T* s, const hn::Vec<D>* v) {
+    const auto* values = reinterpret_cast<const typename Lanes<T>::Real*>(s);
+    for (int p = 0; p < kParts; ++p) {
+      const hn::Vec<D> value = hn::Set(d, values[p]);
+      for (int c = 0; c < kColumns; ++c) {
+        part[p][row][c] = hn::MulAdd(value, v[c], part[p][row][c]);
+      }
+    }
+  }
+
+  HWY_INLINE hn::Vec<D> Finish(D d, int row, int column) const {
+    if constexpr (kParts == 1) {
+      return part[0][row][column];
+    } else {
+      const hn::Vec<D> crossed = hn::Reverse2(d, part[kParts - 1][row][column]);
+      // Even lanes lose the product of imaginary parts, odd ones gain the mixed product.
+      return hn::Add(part[0][row][column], hn::OddEven(crossed, hn::Neg(crossed)));
+    }
+  }
+};
+
+template <typename T, int kRows, int kColumns, bool kIsPartial>
+HWY_INLINE void MultiplyBlock(const ProductTile& tile, const T* HWY_RESTRICT s,
+                              const T* HWY_RESTRICT v, T* HWY_RESTRICT c, int64_t row,
+                              int64_t vector) {
+  using Real = typename Lanes<T>::Real;
+  const hn::ScalableTag<Real> d;
+  using D = decltype(d);
+  constexpr int kParts = Lanes<T>::kParts;
+  const auto mask = hn::FirstN(d, static_cast<size_t>(tile.last_elements * kParts));
+  Sums<T, D, kRows, kColumns> sums(d);
+  const Real* columns[kColumns];
+  for (int j = 0; j < kColumns; ++j) {
+    columns[j] = reinterpret_cast<const Real*>(v + tile.v_vector[vector + j]);
+  }
+  const T* rows = s + row * tile.s_row;
+  for (int64_t k = 0; k < tile.depth; ++k) {
+    const int64_t offset = tile.v_depth[k] * kParts;
+    hn::Vec<D> values[kColumns];
+    for (int j = 0; j < kColumns; ++j) {
+      if constexpr (kIsPartial) {
+        values[j] = hn::MaskedLoad(mask, d, columns[j] + offset);
+      } else {
+        values[j] = hn::LoadU(d, columns[j] + offset);
+      }
+    }
+    for (int r = 0; r < kRows; ++r) sums.Add(d, r, rows + r * tile.s_row, values);
+    rows += tile.s_depth;
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int j = 0; j < kColumns; ++j) {
+      Real* to = reinterpret_cast<Real*>(c + tile.c_row[row + r] + tile.c_vector[vector + j]);
+      hn::Vec<D> value = sums.Finish(d, r, j);
+      if constexpr (kIsPartial) {
+        if (tile.accumulate) value = hn::Add(hn::MaskedLoad(mask, d, to), value);
+        hn::BlendedStore(value, mask, d, to);
+      } else if (tile.stream) {
+        hn::Stream(value, d, to);
+      } else {
+        if (tile.accumulate) value = hn::Add(hn::LoadU(d, to), value);
+        hn::StoreU(value, d, to);
+      }
+    }
+  }
+}
+
+// All vectors of rows [begin, end), a multiple of kRows. A block of columns serves all rows before
+// the next one comes, so that it stays in the first cache.
+template <typename T, int kRows>
+HWY_NOINLINE void SweepRows(const ProductTile& tile, const T* s, const T* v, T* c, int64_t begin,
+                            int64_t end) {
+  constexpr int kWide = kColumns<T, kRows>;
+  const hn::ScalableTag<typename Lanes<T>::Real> d;
+  const auto full = static_cast<int64_t>(hn::Lanes(d)) / Lanes<T>::kParts;
+  const int64_t whole = tile.vectors - (tile.last_elements < full ? 1 : 0);
+  int64_t vector = 0;
+  for (; vector + kWide <= whole; vector += kWide) {
+    for (int64_t row = begin; row < end; row += kRows) {
+      MultiplyBlock<T, kRows, kWide, false>(tile, s, v, c, row, vector);
+    }
+  }
+  for (; vector < whole; ++vector) {
+    for (int64_t row = begin; row < end; row += kRows) {
+      MultiplyBlock<T, kRows, 1, false>(tile, s, v, c, row, vector);
+    }
+  }
+  if (whole == tile.vectors) return;
+  for (int64_t row = begin; row < end; row += kRows) {
+    MultiplyBlock<T, kRows, 1, true>(tile, s, v, c, row, whole);
+  }
+}
+
+// The rows in blocks of kRows, what is left in smaller ones.
+template <typename T, int kRows>
+HWY_INLINE void SweepBlocks(const ProductTile& tile, const T* s, const T* v, T* c, int64_t begin) {
+  const int64_t end = begin + (tile.rows - begin) / kRows * kRows;
+  if (end > begin) SweepRows<T, kRows>(tile, s, v, c, begin, end);
+  if constexpr (kRows > 1) {
+    if (end < tile.rows) SweepBlocks<T, kRows / 2>(tile, s, v, c, end);
+  }
+}
+
+template <typename T>
+HWY_INLINE void MultiplyItem(const ProductTile& tile, const T* s, const T* v, T* c) {
+  SweepBlocks<T, kMostRows<T> >(tile, s, v, c, 0);
+}
+
+template <typename T>
+int64_t ElementsPerVector() {
+  const hn::ScalableTag<typename Lanes<T>::Real> d;
+  return static_cast<int64_t>(hn::Lanes(d)) / Lanes<T>::kParts;
+}
+
+#endif  // HWY_TARGET == HWY_SCALAR
+
+template <typename T>
+void Multiply(const ProductTile& tile, const T* s, const T* v, T* c) {
+  for (int64_t item = 0; item < tile.items; ++item) {
+    MultiplyItem(tile, s + tile.s_item[item], v + tile.v_item[item], c + tile.c_item[item]);
+  }
+  if (tile.stream) hwy::FlushStream();
+}
+
+// Exported by number: the macro's names take no templates.
+#define TENON_PRODUCT_ENTRIES(T, Name)                                         \
+  void Multiply##Name(const ProductTile& tile, const T* s, const T* v, T* c) { \
+    Multiply<T>(tile, s, v, c);                                                \
+  }                                                                            \
+  int64_t Elements##Name() { return ElementsPerVector<T>(); }
+TENON_PRODUCT_ENTRIES(float, Float)
+TENON_PRODUCT_ENTRIES(double, Double)
+TENON_PRODUCT_ENTRIES(Complex<float>, ComplexFloat)
+TENON_PRODUCT_ENTRIES(Complex<double>, ComplexDouble)
+#undef TENON_PRODUCT_ENTRIES
+
+}  // namespace tenon::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tenon::cpu {
+
+#define TENON_EXPORT_PRODUCT(T, Name)                                        \
+  HWY_EXPORT(Multiply##Name);                                                \
+  HWY_EXPORT(Elements##Name);                                                \
+  template <>                                                                \
+  int64_t VectorElements<T>() {                                              \
+    return HWY_DYNAMIC_DISPATCH(Elements##Name)();                           \
+  }                                                                          \
+  template <>                                                                \
+  void MultiplyTile(const ProductTile& tile, const T* s, const T* v, T* c) { \
+    HWY_DYNAMIC_DISPATCH(Multiply##Name)(tile, s, v, c);                     \
+  }
+TENON_EXPORT_PRODUCT(float, Float)
+TENON_EXPORT_PRODUCT(double, Double)
+TENON_EXPORT_PRODUCT(Complex<float>, ComplexFloat)
+TENON_EXPORT_PRODUCT(Complex<double>, ComplexDouble)
+#undef TENON_EXPORT_PRODUCT
+
+}  // namespace tenon::cpu
+#endif  // HWY_ONCE

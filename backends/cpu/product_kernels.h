@@ -1,0 +1,46 @@
+// Register-blocked products of a tile, compiled per instruction set.
+//
+// The roles of the operands: vectors run along the columns of V and C; elements of S are broadcast.
+// C[r][j] (+)= sum over k of S[r][k] * V[k][j]. Terms are added in the order of k with fused
+// multiply-adds, for every element alike: where it lies in the tile does not change its bits.
+
+#ifndef TENON_BACKENDS_CPU_PRODUCT_KERNELS_H_
+#define TENON_BACKENDS_CPU_PRODUCT_KERNELS_H_
+
+#include <cstdint>
+
+#include "backends/cpu/scalar.h"
+
+namespace tenon::cpu {
+
+// Where a tile's elements are; offsets and strides in elements.
+struct ProductTile {
+  int64_t rows = 0;  // of S and C
+  int64_t depth = 0;
+  int64_t s_row = 0, s_depth = 0;    // strides of S
+  const int64_t* v_depth = nullptr;  // offset in V of each k
+  // Columns come in vectors of VectorElements<T>() contiguous elements, in V and in C; offsets of
+  // each vector. The last one may be shorter.
+  int64_t vectors = 0;
+  const int64_t* v_vector = nullptr;
+  const int64_t* c_vector = nullptr;
+  int64_t last_elements = 0;       // of the last vector; 1 .. VectorElements<T>()
+  const int64_t* c_row = nullptr;  // offset in C of each row
+  // Products with the same tables; offsets of each.
+  int64_t items = 1;
+  const int64_t *s_item = nullptr, *v_item = nullptr, *c_item = nullptr;
+  bool accumulate = false;  // add to C
+  bool stream = false;  // write around the caches; every vector of C is 64-byte aligned and full
+};
+
+// Elements that one vector holds on this machine.
+template <typename T>
+int64_t VectorElements();
+
+// Thread-safe on different C. Defined for the four contraction types.
+template <typename T>
+void MultiplyTile(const ProductTile& tile, const T* s, const T* v, T* c);
+
+}  // namespace tenon::cpu
+
+#endif  // TENON_BACKENDS_CPU_PRODUCT_KERNELS_H_
