@@ -20,16 +20,19 @@ struct AxisOrderProblem {
   const std::vector<std::vector<int>>& natural;  // per operand, outermost first, as pairs see it
   const std::vector<bool>& formed;               // per operand: a unary step forms it anew
   const std::vector<int>& result;                // the output's order
+  int64_t vector_elements = 8;                   // of a cache line
 };
 
 // An order, outermost first, for each of the 2N-1 tensors; operands that are not formed keep their
 // natural one, the last tensor has the output's.
 //
-// Orders are chosen from the result down, so that the step that reads a tensor needs no move: with
-// C's order known, a left operand is [batch, kept, contracted] and a right one [batch, contracted,
-// kept], batch and kept indices in C's order. The order of contracted indices is that of the
-// operand which can't change; where both can, indices that the same tensor brings into the larger
-// operand stand together.
+// Orders are chosen from the result down, so that the step that reads a tensor can run vectors
+// along it where they lie, and leave them where they belong in its result. With C's order known,
+// the operand that keeps C's innermost indices (else the larger one) is [batch, kept, contracted, a
+// vector's worth of kept]; where all of C's innermost indices are batch indices, both operands end
+// with them; where nothing but the sum is long, both end with the contracted ones. What is free to
+// choose goes to indices that the larger operand of the step before brings in, so that this step's
+// vectors are that step's too.
 std::vector<std::vector<int>> ChooseAxisOrders(const AxisOrderProblem& problem);
 
 }  // namespace tenon::contraction

@@ -294,7 +294,9 @@ void Lowering::ChooseOrders() {
     std::erase_if(indices[k], [&](int index) { return is_private[index]; });
     formed_.push_back(natural[k].size() < nodes_[k].axes.indices.size());
   }
-  orders_ = ChooseAxisOrders({path_, expression_.sizes, indices, natural, formed_, block_});
+  constexpr int64_t kLineBytes = 64;
+  orders_ = ChooseAxisOrders(
+      {path_, expression_.sizes, indices, natural, formed_, block_, kLineBytes / element_bytes()});
 }
 
 absl::Status Lowering::DraftSteps() {

@@ -23,7 +23,7 @@ TEST(ChooseAxisOrders, OperandsOfAPairAreBatchedAndMatched) {
       ChooseAxisOrders({path, kSizes, indices, natural, {false, false, false, false}, output});
   EXPECT_THAT(orders[6], ElementsAre(3, 0, 1));
   EXPECT_THAT(orders[4], ElementsAre(0, 1, 2, 6));
-  EXPECT_THAT(orders[5], ElementsAre(0, 2, 6, 3));
+  EXPECT_THAT(orders[5], ElementsAre(0, 3, 2, 6));
   EXPECT_THAT(orders[1], ElementsAre(2, 4, 6));
 }
 
@@ -58,6 +58,47 @@ TEST(ChooseAxisOrders, FormedOperandsAreFree) {
   const Lists orders = ChooseAxisOrders({path, kSizes, indices, natural, {true, false}, output});
   EXPECT_THAT(orders[0], ElementsAre(1, 0));
   EXPECT_THAT(orders[1], ElementsAre(2, 0));
+}
+
+// Index 0 is long and kept by the larger operand up to the result: vectors run along it everywhere.
+TEST(ChooseAxisOrders, KeptIndicesOfTheLargerOperandStandLast) {
+  const Path path{{{0, 1}, {3, 2}}};
+  const std::vector<int64_t> sizes = {16, 4, 4, 4};
+  const Lists indices = {{0, 1}, {1, 2}, {2, 3}, {0, 2}, {0, 3}};
+  const Lists natural = {{0, 1}, {1, 2}, {2, 3}};
+  const std::vector<int> output = {3, 0};
+  const Lists orders =
+      ChooseAxisOrders({path, sizes, indices, natural, {true, false, false}, output});
+  EXPECT_THAT(orders[3], ElementsAre(2, 0));
+  EXPECT_THAT(orders[0], ElementsAre(1, 0));
+}
+
+// Nothing but the batch is long enough for vectors.
+TEST(ChooseAxisOrders, BatchStandsLastWhereProductsAreTiny) {
+  const Path path{{{0, 1}, {3, 2}}};
+  const std::vector<int64_t> sizes = {64, 2, 2, 2};
+  const Lists indices = {{0, 1}, {0, 1, 2}, {0, 2, 3}, {0, 2}, {0, 3}};
+  const Lists natural = {{0, 1}, {0, 1, 2}, {0, 2, 3}};
+  const std::vector<int> output = {3, 0};
+  const Lists orders =
+      ChooseAxisOrders({path, sizes, indices, natural, {true, true, true}, output});
+  EXPECT_THAT(orders[3], ElementsAre(2, 0));
+  EXPECT_THAT(orders[2], ElementsAre(3, 2, 0));
+  EXPECT_THAT(orders[1], ElementsAre(2, 1, 0));
+}
+
+// The result ends with indices of both operands, so the larger one ends with the index that comes
+// from the larger operand of the step before.
+TEST(ChooseAxisOrders, FreeChoicesGoToTheIndexThatLasts) {
+  const Path path{{{0, 1}, {3, 2}}};
+  const std::vector<int64_t> sizes = {16, 16, 4, 4, 4};
+  const Lists indices = {{0, 3}, {1, 3, 4}, {2, 4}, {0, 1, 4}, {0, 1, 2}};
+  Lists natural = indices;
+  natural.resize(3);
+  const std::vector<int> output = {1, 0, 2};
+  const Lists orders =
+      ChooseAxisOrders({path, sizes, indices, natural, {false, false, false}, output});
+  EXPECT_THAT(orders[3], ElementsAre(0, 4, 1));
 }
 
 }  // namespace
