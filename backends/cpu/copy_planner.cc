@@ -91,6 +91,21 @@ std::optional<Bit> TakeBit(Loops& loops, Stride stride, int64_t value) {
   return std::nullopt;
 }
 
+// Nests the loops around blocks that write `contiguous` bytes. The source is read in order, as the
+// memory likes it, except that lines of the target are written in pairs: random lines cost a third
+// more, longer pieces don't win.
+void NestForMemory(Loops& loops, int64_t contiguous) {
+  Loops inner;
+  for (int64_t next = contiguous; next < 2 * kLineBytes; next *= 2) {
+    const std::optional<Bit> bit = TakeBit(loops, &CopyLoop::target, next);
+    if (!bit.has_value()) break;
+    inner.push_back({2, bit->source, bit->target});
+  }
+  std::sort(loops.begin(), loops.end(),
+            [](const CopyLoop& x, const CopyLoop& y) { return x.source > y.source; });
+  loops.insert(loops.end(), inner.rbegin(), inner.rend());
+}
+
 // Loops that follow one another without gaps in one of the two layouts, innermost first.
 struct Chain {
   Stride stride;
@@ -195,6 +210,7 @@ class Planner {
     part.steps.push_back({});
     constexpr int64_t kWorthPeeling = 512;
     part.may_stream = unit >= kWorthPeeling || unit % vector_bytes_ == 0;
+    NestForMemory(loops, unit);
     AddSteps(part, loops, unit);
     Finish(std::move(part), loops, unit);
   }
@@ -368,6 +384,7 @@ bool Planner::PlanNetwork(const Loops& all, int64_t unit) {
   MixBits(part, bits);
   const int32_t rows = 1 << part.stages;
   part.steps.push_back({0, 0, 0, 0, rows, static_cast<int32_t>(vector_bytes_ / unit)});
+  NestForMemory(loops, vector_bytes_);
   AddSteps(part, loops, rows * vector_bytes_);
   Finish(std::move(part), loops, rows * vector_bytes_);
   return true;
@@ -440,6 +457,7 @@ bool Planner::PlanTiles(const Loops& all, int64_t unit) {
   }
   const int64_t bytes = rows.length * columns.length * unit;
   const auto tiles = static_cast<int64_t>(part.steps.size());
+  NestForMemory(loops, rows.next);
   AddSteps(part, loops, (bytes + tiles - 1) / tiles);
   Finish(std::move(part), loops, (bytes + tiles - 1) / tiles);
   return true;
