@@ -38,7 +38,7 @@ class Gett final : public StepKernel {
   struct Pack {
     T* data = nullptr;
     const T* from = nullptr;
-    bool first_tail = false, second_tail = false;
+    const StridedCopy* copy = nullptr;
   };
 
   // The tiles one thread computes one after the other, with what it has packed last.
@@ -62,32 +62,28 @@ class Gett final : public StepKernel {
       const Offsets batch = OffsetsOf(plan_.batch.outer, item);
       const Offsets m = OffsetsOf(plan_.rows.outer, row);
       const Offsets n = OffsetsOf(plan_.columns.outer, column);
-      is_batch_tail_ = plan_.batch.IsTail(item);
+      item_tail_ = plan_.batch.IsTail(item);
       row_tail_ = plan_.rows.IsTail(row);
       column_tail_ = plan_.columns.IsTail(column);
+      const int c_tails = 4 * item_tail_ + 2 * row_tail_ + column_tail_;
       T* c = static_cast<T*>(arguments_.c) + batch.c + m.c + n.c;
       if (plan_.c.is_packed && arguments_.accumulate) {
-        CopyOf(plan_.c.fetches, row_tail_, column_tail_).Run(c, pack_c_);
+        plan_.c.fetches[c_tails].Run(c, pack_c_);
       }
       for (int64_t depth = 0; depth < plan_.depth.tiles; ++depth) {
         if (IsCancelled(arguments_.cancel)) return false;
         const Offsets k = OffsetsOf(plan_.depth.outer, depth);
         const bool depth_tail = plan_.depth.IsTail(depth);
-        const T* s = Operand(plan_.s, s_ + batch.a + m.a + k.a, row_tail_, depth_tail, pack_s_);
-        const T* v = Operand(plan_.v, v_ + batch.b + n.b + k.b, depth_tail, column_tail_, pack_v_);
+        const T* s = OperandS(s_ + batch.a + m.a + n.a + k.a, depth_tail);
+        const T* v = OperandV(v_ + batch.b + n.b + k.b, depth_tail);
         MultiplyTile<T>(TileOf(depth_tail, arguments_.accumulate || depth > 0, c), s, v,
                         plan_.c.is_packed ? pack_c_ : c);
       }
-      if (plan_.c.is_packed) CopyOf(plan_.c.copies, row_tail_, column_tail_).Run(pack_c_, c);
+      if (plan_.c.is_packed) plan_.c.copies[c_tails].Run(pack_c_, c);
       return true;
     }
 
    private:
-    const StridedCopy& CopyOf(const StridedCopy (&copies)[2][2], bool first_tail,
-                              bool second_tail) const {
-      return plan_.batch.full > 1 ? copies[is_batch_tail_][0] : copies[first_tail][second_tail];
-    }
-
     ProductTile TileOf(bool depth_tail, bool accumulate, const T* c) const {
       ProductTile tile;
       tile.rows = row_tail_ ? plan_.rows.tail : plan_.rows.full;
@@ -96,11 +92,13 @@ class Gett final : public StepKernel {
       tile.s_depth = plan_.s.second;
       tile.v_depth = plan_.v_depth[depth_tail].data();
       tile.vectors = static_cast<int64_t>(plan_.v_vector[column_tail_].size());
+      tile.whole = plan_.whole_vectors[column_tail_];
+      tile.partial_elements = plan_.partial_elements[column_tail_];
+      if (plan_.is_across) tile.s_vector = plan_.s_vector[column_tail_].data();
       tile.v_vector = plan_.v_vector[column_tail_].data();
       tile.c_vector = plan_.c_vector[column_tail_].data();
-      tile.last_elements = plan_.last_elements[column_tail_];
       tile.c_row = plan_.c_row[row_tail_].data();
-      tile.items = is_batch_tail_ ? plan_.batch.tail : plan_.batch.full;
+      tile.items = item_tail_ ? plan_.batch.tail : plan_.batch.full;
       tile.s_item = plan_.s.item.data();
       tile.v_item = plan_.v.item.data();
       tile.c_item = plan_.c.item.data();
@@ -110,14 +108,24 @@ class Gett final : public StepKernel {
     }
 
     // The tile at `from`: in place, or packed unless it was the last one packed.
-    const T* Operand(const GettTensor& tensor, const T* from, bool first_tail, bool second_tail,
-                     Pack& pack) {
-      if (!tensor.is_packed) return from;
-      if (pack.from != from || pack.first_tail != first_tail || pack.second_tail != second_tail) {
-        CopyOf(tensor.copies, first_tail, second_tail).Run(from, pack.data);
+    const T* OperandS(const T* from, bool depth_tail) {
+      if (!plan_.s.is_packed) return from;
+      const int tails = plan_.is_across ? 4 * row_tail_ + 2 * depth_tail + column_tail_
+                                        : 4 * item_tail_ + 2 * row_tail_ + depth_tail;
+      return Packed(plan_.s.copies[tails], from, pack_s_);
+    }
+
+    const T* OperandV(const T* from, bool depth_tail) {
+      if (!plan_.v.is_packed) return from;
+      const int tails = 4 * item_tail_ + 2 * depth_tail + column_tail_;
+      return Packed(plan_.v.copies[tails], from, pack_v_);
+    }
+
+    static const T* Packed(const StridedCopy& copy, const T* from, Pack& pack) {
+      if (pack.from != from || pack.copy != &copy) {
+        copy.Run(from, pack.data);
         pack.from = from;
-        pack.first_tail = first_tail;
-        pack.second_tail = second_tail;
+        pack.copy = &copy;
       }
       return pack.data;
     }
@@ -128,7 +136,7 @@ class Gett final : public StepKernel {
     const T* const v_;
     Pack pack_s_, pack_v_;
     T* pack_c_;
-    bool is_batch_tail_ = false, row_tail_ = false, column_tail_ = false;
+    bool item_tail_ = false, row_tail_ = false, column_tail_ = false;
   };
 
   const GettPlan plan_;

@@ -20,6 +20,7 @@ struct Roles {
   int64_t element_bytes = 0, vector = 1;
   int parts = 1;
   bool may_accumulate = false;
+  bool is_across = false;
 };
 
 std::vector<tenon_mode> Swapped(Modes modes) {
@@ -28,11 +29,12 @@ std::vector<tenon_mode> Swapped(Modes modes) {
   return swapped;
 }
 
-Roles RolesOf(const StepView& step, bool is_swapped) {
+Roles RolesOf(const StepView& step, bool is_swapped, bool is_across) {
   const auto take = [is_swapped](Modes modes) {
     return is_swapped ? Swapped(modes) : std::vector<tenon_mode>(modes.begin(), modes.end());
   };
   Roles roles;
+  roles.is_across = is_across;
   roles.batch = take(step.batch);
   roles.rows = take(is_swapped ? step.n : step.m);
   roles.columns = take(is_swapped ? step.m : step.n);
@@ -41,6 +43,10 @@ Roles RolesOf(const StepView& step, bool is_swapped) {
   roles.n_rows = is_swapped ? step.n_size : step.m_size;
   roles.n_columns = is_swapped ? step.m_size : step.n_size;
   roles.n_depth = step.k_size;
+  if (is_across) {
+    roles.batch.swap(roles.columns);
+    std::swap(roles.items, roles.n_columns);
+  }
   roles.element_bytes = step.element_bytes();
   roles.parts = step.is_complex() ? 2 : 1;
   roles.may_accumulate = step.may_accumulate;
@@ -86,16 +92,23 @@ Targets TargetsOf(const Roles& roles) {
   targets.rows = std::min(roles.n_rows, targets.rows);
   // Over a long depth operands are packed again for every tile, so tiles are larger.
   const int64_t wide = pieces > 1 ? 2 * panel : panel;
-  const int64_t beside = pieces > 1 ? targets.depth : std::max(targets.depth, targets.rows);
-  targets.columns = std::clamp(wide / beside, 8 * roles.vector, kMostColumns);
+  int64_t beside = pieces > 1 ? targets.depth : std::max(targets.depth, targets.rows);
+  if (roles.is_across) {  // every column has its own S, and all items should fit beside it
+    beside = targets.rows * targets.depth +
+             std::min<int64_t>(roles.items, 64) * (targets.rows + targets.depth);
+  }
+  targets.columns =
+      std::clamp(wide / beside, (roles.is_across ? 1 : 8) * roles.vector, kMostColumns);
   targets.columns = std::min(targets.columns, roles.n_columns);
   CutForThreads(roles, targets);
   targets.items = 1;
   if (targets.rows == roles.n_rows && targets.columns == roles.n_columns &&
       targets.depth == roles.n_depth) {
-    const int64_t item = roles.n_rows * roles.n_depth + roles.n_depth * roles.n_columns +
-                         roles.n_rows * roles.n_columns;
+    const int64_t item = (roles.is_across ? 0 : roles.n_rows * roles.n_depth) +
+                         roles.n_depth * roles.n_columns + roles.n_rows * roles.n_columns;
     targets.items = std::clamp<int64_t>(panel / item, 1, 512);
+  } else if (roles.is_across && targets.rows == roles.n_rows && targets.depth == roles.n_depth) {
+    targets.items = std::min<int64_t>(roles.items, 64);
   }
   return targets;
 }
@@ -111,31 +124,47 @@ int64_t InnermostRun(const std::vector<tenon_mode>& loops, Stride stride) {
   return run;
 }
 
-// Whether vectors along the axis are contiguous in a tensor, in all tiles.
+// How the columns of a tile, long or short, fall into vectors: runs that are contiguous in every
+// tensor that is not packed, each of whole vectors and at most one partial one.
+int64_t RunOf(const GettPlan& plan, bool is_across, bool tail) {
+  const std::vector<tenon_mode> loops = plan.columns.Inner(tail);
+  int64_t run = tail ? plan.columns.tail : plan.columns.full;
+  if (is_across && !plan.s.is_packed) run = std::min(run, InnermostRun(loops, kS));
+  if (!plan.v.is_packed) run = std::min(run, InnermostRun(loops, kV));
+  if (!plan.c.is_packed) run = std::min(run, InnermostRun(loops, kC));
+  return run;
+}
+
+// Whether vectors along the axis are contiguous in a tensor, in all tiles, without too many partial
+// ones.
 bool HasVectors(const TileAxis& axis, Stride stride, int64_t vector) {
   for (const bool tail : {false, true}) {
     if (tail && axis.tail == axis.full) break;
     const int64_t length = tail ? axis.tail : axis.full;
     const int64_t run = InnermostRun(axis.Inner(tail), stride);
-    if (run != length && run % vector != 0) return false;
+    if (run != length && run % vector != 0 && run < 2 * vector) return false;
   }
   return true;
 }
 
-// Elements of a box of loops that lie side by side in a tensor.
-int64_t ContiguousRun(const TileAxis& x, const TileAxis& y, Stride stride) {
-  int64_t run = 1;
-  for (bool found = true; found;) {
-    found = false;
-    for (const TileAxis* axis : {&x, &y}) {
-      for (const tenon_mode& mode : axis->inner) {
-        if (mode.*stride != run || mode.extent == 1) continue;
-        run *= mode.extent;
-        found = true;
-      }
-    }
+// Cache lines that a box of loops touches, per element.
+double LinesPerElement(const TileAxis& x, const TileAxis& y, Stride stride, int64_t element_bytes) {
+  constexpr double kLineBytes = 64;
+  std::vector<tenon_mode> loops = x.inner;
+  loops.insert(loops.end(), y.inner.begin(), y.inner.end());
+  std::sort(loops.begin(), loops.end(),
+            [stride](const tenon_mode& p, const tenon_mode& q) { return p.*stride < q.*stride; });
+  double lines = 1, elements = 1;
+  auto reach = static_cast<double>(element_bytes);  // bytes from the first element to the last
+  for (const tenon_mode& loop : loops) {
+    const auto extent = static_cast<double>(loop.extent);
+    const double step = static_cast<double>(loop.*stride * element_bytes);
+    const double wider = reach + (extent - 1) * step;
+    lines *= step >= kLineBytes ? extent : std::max(1.0, wider / std::max(reach, kLineBytes));
+    reach = wider;
+    elements *= extent;
   }
-  return run;
+  return lines / elements;
 }
 
 // Rates of one core, in bytes per nanosecond that are read and written once each.
@@ -146,24 +175,27 @@ struct Rates {
   double tile = 80, item = 12;
 };
 
-// Nanoseconds for packing (or unpacking) `elements` of tiles. Less than a cache line at a time
-// still moves the whole line.
+// Nanoseconds for packing (or unpacking) `elements` of tiles. A line that is used in part still
+// moves whole.
 double PackingCost(const TileAxis& first, const TileAxis& second, Stride stride, double elements,
                    int64_t element_bytes, bool is_copy) {
   constexpr double kLineBytes = 64;
-  const auto run = static_cast<double>(ContiguousRun(first, second, stride) * element_bytes);
   const Rates rates;
-  return elements * static_cast<double>(element_bytes) * std::max(1.0, kLineBytes / run) /
-         (is_copy ? rates.copy : rates.transpose);
+  const double bytes = std::max(static_cast<double>(element_bytes),
+                                kLineBytes * LinesPerElement(first, second, stride, element_bytes));
+  return elements * bytes / (is_copy ? rates.copy : rates.transpose);
 }
 
 double ProductCost(const Roles& roles, const GettPlan& plan) {
   const Rates rates;
-  const double vectors = static_cast<double>(
-      plan.columns.tiles * ((plan.columns.full + roles.vector - 1) / roles.vector));
+  const int64_t run = RunOf(plan, roles.is_across, false);
+  const double vectors = static_cast<double>(plan.columns.tiles * (plan.columns.full / run) *
+                                             ((run + roles.vector - 1) / roles.vector));
   const auto rows = static_cast<double>(roles.n_rows), depth = static_cast<double>(roles.n_depth);
   // With few rows the loads of V are what takes the time.
-  const double busy = std::max(rows * roles.parts, std::min(rows * roles.parts + 2, 4.0));
+  const double busy = roles.is_across
+                          ? rows * roles.parts * 1.3 + 1
+                          : std::max(rows * roles.parts, std::min(rows * roles.parts + 2, 4.0));
   const auto items = static_cast<double>(roles.items);
   return items *
              (vectors * depth * busy * rates.product +
@@ -178,9 +210,14 @@ bool IsHarmful(int64_t stride, int64_t element_bytes) {
 
 void PlaceS(const Roles& roles, GettPlan& plan) {
   const auto row = TileStride(plan.rows, kS), depth = TileStride(plan.depth, kS);
-  plan.s.is_packed = !row.has_value() || !depth.has_value() ||
-                     (plan.columns.full > 8 * roles.vector && plan.depth.full > 8 &&
-                      IsHarmful(*depth, roles.element_bytes));
+  if (roles.is_across) {
+    plan.s.is_packed =
+        !row.has_value() || !depth.has_value() || !HasVectors(plan.columns, kS, roles.vector);
+  } else {
+    plan.s.is_packed = !row.has_value() || !depth.has_value() ||
+                       (plan.columns.full > 8 * roles.vector && plan.depth.full > 8 &&
+                        IsHarmful(*depth, roles.element_bytes));
+  }
   if (!plan.s.is_packed) {
     plan.s.first = *row;
     plan.s.second = *depth;
@@ -208,7 +245,12 @@ void Evaluate(const Roles& roles, GettPlan& plan) {
       plan.depth.tiles > 1 || plan.rows.tiles > 1 ? static_cast<double>(plan.columns.tiles) : 1;
   const double v_repeats = plan.depth.tiles > 1 ? static_cast<double>(plan.rows.tiles) : 1;
   plan.seconds = ProductCost(roles, plan);
-  if (plan.s.is_packed) {
+  if (plan.s.is_packed && roles.is_across) {
+    const double repeats =
+        plan.depth.tiles > 1 || plan.rows.tiles > 1 ? static_cast<double>(plan.batch.tiles) : 1;
+    plan.seconds += PackingCost(plan.rows, plan.columns, kS, columns * rows * depth * repeats,
+                                roles.element_bytes, HasVectors(plan.columns, kS, roles.vector));
+  } else if (plan.s.is_packed) {
     plan.seconds += PackingCost(plan.rows, plan.depth, kS, items * rows * depth * s_repeats,
                                 roles.element_bytes, false);
   }
@@ -300,19 +342,36 @@ std::vector<int64_t> Multiples(int64_t count, int64_t step) {
   return multiples;
 }
 
-// Offsets of the vectors of nested loops whose innermost run is made of whole vectors.
-std::vector<int64_t> VectorPositions(std::vector<tenon_mode> loops, Stride stride, int64_t vector) {
-  int64_t run = 1;
-  while (!loops.empty() && (loops.back().extent == 1 || loops.back().*stride == run)) {
-    run *= loops.back().extent;
+// Offsets of the vectors of runs of `run` columns: the whole ones of all runs first, then the
+// partial ones. Loops inside a run are contiguous.
+std::vector<int64_t> VectorPositions(std::vector<tenon_mode> loops, Stride stride, int64_t run,
+                                     int64_t vector) {
+  for (int64_t inside = 1; inside < run;) {
+    inside *= loops.back().extent;
     loops.pop_back();
   }
-  tenon_mode steps{};
-  steps.extent = (run + vector - 1) / vector;
-  steps.*stride = vector;
-  loops.push_back(steps);
-  return Positions(loops, stride);
+  const std::vector<int64_t> runs = Positions(loops, stride);
+  std::vector<int64_t> positions;
+  for (const int64_t base : runs) {
+    for (int64_t i = 0; i + vector <= run; i += vector) positions.push_back(base + i);
+  }
+  if (run % vector == 0) return positions;
+  for (const int64_t base : runs) positions.push_back(base + run / vector * vector);
+  return positions;
 }
+
+// The same for a tile whose columns lie side by side.
+std::vector<int64_t> PackedVectorPositions(int64_t columns, int64_t run, int64_t vector) {
+  tenon_mode runs{};
+  runs.extent = columns / run;
+  runs.stride_c = run;
+  tenon_mode inside{};
+  inside.extent = run;
+  inside.stride_c = 1;
+  return VectorPositions({runs, inside}, kC, run, vector);
+}
+
+int64_t RoundUp(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // The loops of a copy between a tensor's tile and its packed form.
 void AppendLoops(const std::vector<tenon_mode>& modes, Stride stride, int64_t packed,
@@ -323,39 +382,41 @@ void AppendLoops(const std::vector<tenon_mode>& modes, Stride stride, int64_t pa
   }
 }
 
-struct Packing {
-  const TileAxis &batch, &first, &second;
-  Stride stride;
-  int64_t element_bytes;
-  bool is_result, may_accumulate;
+// An axis of a tile and its stride in the packed form.
+struct PackedAxis {
+  const TileAxis& axis;
+  int64_t stride;
 };
 
-// Fills in the copies and the scratch of a packed tensor; its strides are set.
-void PlanPacking(const Packing& packing, int64_t item_elements, GettTensor& tensor) {
-  const int64_t items = packing.batch.full;
-  const bool is_batched = items > 1;
-  tensor.item = Multiples(items, item_elements);
-  tensor.scratch_bytes = (items * item_elements * packing.element_bytes + 63) / 64 * 64;
-  for (const bool x : {false, true}) {
-    for (const bool y : {false, true}) {
-      const TileAxis& axis = is_batched ? packing.batch : packing.first;
-      if ((x && axis.tail == axis.full) ||
-          (y && (is_batched || packing.second.tail == packing.second.full))) {
-        continue;
-      }
-      std::vector<CopyLoop> loops;
-      AppendLoops(packing.second.Inner(!is_batched && y), packing.stride, tensor.second, loops);
-      AppendLoops(packing.first.Inner(!is_batched && x), packing.stride, tensor.first, loops);
-      if (is_batched) AppendLoops(packing.batch.Inner(x), packing.stride, item_elements, loops);
-      if (!packing.is_result || packing.may_accumulate) {
-        (packing.is_result ? tensor.fetches : tensor.copies)[x][y] =
-            StridedCopy(loops, packing.element_bytes);
-      }
-      if (!packing.is_result) continue;
-      for (CopyLoop& loop : loops) std::swap(loop.source, loop.target);
-      tensor.copies[x][y] = StridedCopy(loops, packing.element_bytes);
+// Fills in the copies of a packed tensor with these axes, outermost first.
+void PlanCopies(const PackedAxis (&axes)[3], Stride stride, const Roles& roles, bool is_result,
+                GettTensor& tensor) {
+  for (int tails = 0; tails < 8; ++tails) {
+    std::vector<CopyLoop> loops;
+    bool exists = true;
+    for (int i = 3; i-- > 0;) {
+      const bool is_tail = (tails >> (2 - i) & 1) != 0;
+      exists = exists && (!is_tail || axes[i].axis.tail != axes[i].axis.full);
+      AppendLoops(axes[i].axis.Inner(is_tail), stride, axes[i].stride, loops);
     }
+    if (!exists) continue;
+    if (!is_result || roles.may_accumulate) {
+      (is_result ? tensor.fetches : tensor.copies)[tails] = StridedCopy(loops, roles.element_bytes);
+    }
+    if (!is_result) continue;
+    for (CopyLoop& loop : loops) std::swap(loop.source, loop.target);
+    tensor.copies[tails] = StridedCopy(loops, roles.element_bytes);
   }
+}
+
+// Packs a tensor with the items of a tile one after the other.
+void PackItems(const GettPlan& plan, const TileAxis& first, const TileAxis& second,
+               int64_t item_elements, Stride stride, const Roles& roles, bool is_result,
+               GettTensor& tensor) {
+  tensor.item = Multiples(plan.batch.full, item_elements);
+  tensor.scratch_bytes = RoundUp(plan.batch.full * item_elements * roles.element_bytes);
+  PlanCopies({{plan.batch, item_elements}, {first, tensor.first}, {second, tensor.second}}, stride,
+             roles, is_result, tensor);
 }
 
 // A row length that is whole vectors, an odd number of them, so that rows spread over the caches.
@@ -364,7 +425,33 @@ int64_t Padded(int64_t elements, int64_t vector) {
   return ((elements + vector - 1) / vector | 1) * vector;
 }
 
+std::vector<int64_t> TileVectors(const GettPlan& plan, const GettTensor& tensor, Stride stride,
+                                 int64_t vector, bool tail) {
+  const int64_t run = RunOf(plan, plan.is_across, tail);
+  if (tensor.is_packed) {
+    return PackedVectorPositions(tail ? plan.columns.tail : plan.columns.full, run, vector);
+  }
+  return VectorPositions(plan.columns.Inner(tail), stride, run, vector);
+}
+
+// S with columns: rows, depths and columns of a tile in this order.
+void PlanAcrossS(const Roles& roles, GettPlan& plan) {
+  for (const bool tail : {false, true}) {
+    plan.s_vector[tail] = TileVectors(plan, plan.s, kS, roles.vector, tail);
+    if (plan.columns.tail == plan.columns.full) break;
+  }
+  plan.s.item.assign(static_cast<size_t>(plan.batch.full), 0);
+  if (!plan.s.is_packed) return;
+  const int64_t leading = Padded(plan.columns.full, roles.vector);
+  plan.s.first = plan.depth.full * leading;
+  plan.s.second = leading;
+  plan.s.scratch_bytes = RoundUp(plan.rows.full * plan.s.first * roles.element_bytes);
+  PlanCopies({{plan.rows, plan.s.first}, {plan.depth, plan.s.second}, {plan.columns, 1}}, kS, roles,
+             /*is_result=*/false, plan.s);
+}
+
 void PlanS(const Roles& roles, GettPlan& plan) {
+  if (roles.is_across) return PlanAcrossS(roles, plan);
   if (!plan.s.is_packed) {
     plan.s.item = Positions(plan.batch.inner, kS);
     return;
@@ -377,21 +464,17 @@ void PlanS(const Roles& roles, GettPlan& plan) {
   const bool rows_inside = smallest(plan.rows) < smallest(plan.depth);
   plan.s.first = rows_inside ? 1 : plan.depth.full;
   plan.s.second = rows_inside ? plan.rows.full : 1;
-  PlanPacking({plan.batch, plan.rows, plan.depth, kS, roles.element_bytes, false, false},
-              plan.rows.full * plan.depth.full, plan.s);
+  PackItems(plan, plan.rows, plan.depth, plan.rows.full * plan.depth.full, kS, roles, false,
+            plan.s);
 }
 
 void PlanV(const Roles& roles, GettPlan& plan) {
   const int64_t leading = Padded(plan.columns.full, roles.vector);
   for (const bool tail : {false, true}) {
-    const int64_t vectors =
-        ((tail ? plan.columns.tail : plan.columns.full) + roles.vector - 1) / roles.vector;
     plan.v_depth[tail] = plan.v.is_packed
                              ? Multiples(tail ? plan.depth.tail : plan.depth.full, leading)
                              : Positions(plan.depth.Inner(tail), kV);
-    plan.v_vector[tail] = plan.v.is_packed
-                              ? Multiples(vectors, roles.vector)
-                              : VectorPositions(plan.columns.Inner(tail), kV, roles.vector);
+    plan.v_vector[tail] = TileVectors(plan, plan.v, kV, roles.vector, tail);
     if (plan.depth.tail == plan.depth.full && plan.columns.tail == plan.columns.full) break;
   }
   if (!plan.v.is_packed) {
@@ -399,22 +482,19 @@ void PlanV(const Roles& roles, GettPlan& plan) {
     return;
   }
   plan.v.first = leading;
-  PlanPacking({plan.batch, plan.depth, plan.columns, kV, roles.element_bytes, false, false},
-              plan.depth.full * leading, plan.v);
+  PackItems(plan, plan.depth, plan.columns, plan.depth.full * leading, kV, roles, false, plan.v);
 }
 
 void PlanC(const Roles& roles, GettPlan& plan) {
   const int64_t leading = Padded(plan.columns.full, roles.vector);
   for (const bool tail : {false, true}) {
-    const int64_t vectors =
-        ((tail ? plan.columns.tail : plan.columns.full) + roles.vector - 1) / roles.vector;
     plan.c_row[tail] = plan.c.is_packed ? Multiples(tail ? plan.rows.tail : plan.rows.full, leading)
                                         : Positions(plan.rows.Inner(tail), kC);
-    plan.c_vector[tail] = plan.c.is_packed
-                              ? Multiples(vectors, roles.vector)
-                              : VectorPositions(plan.columns.Inner(tail), kC, roles.vector);
+    plan.c_vector[tail] = TileVectors(plan, plan.c, kC, roles.vector, tail);
     const int64_t columns = tail ? plan.columns.tail : plan.columns.full;
-    plan.last_elements[tail] = columns - (vectors - 1) * roles.vector;
+    const int64_t run = RunOf(plan, plan.is_across, tail);
+    plan.whole_vectors[tail] = columns / run * (run / roles.vector);
+    plan.partial_elements[tail] = run % roles.vector;
     if (plan.rows.tail == plan.rows.full && plan.columns.tail == plan.columns.full) break;
   }
   if (!plan.c.is_packed) {
@@ -422,29 +502,24 @@ void PlanC(const Roles& roles, GettPlan& plan) {
     return;
   }
   plan.c.first = leading;
-  PlanPacking(
-      {plan.batch, plan.rows, plan.columns, kC, roles.element_bytes, true, roles.may_accumulate},
-      plan.rows.full * leading, plan.c);
+  PackItems(plan, plan.rows, plan.columns, plan.rows.full * leading, kC, roles, true, plan.c);
 }
 
 // Whether every vector of C starts at a multiple of the vector length and is whole.
 bool HasWholeVectors(const Roles& roles, const GettPlan& plan) {
-  if (plan.columns.full % roles.vector != 0 || plan.columns.tail % roles.vector != 0) return false;
+  if (plan.partial_elements[0] != 0 || plan.partial_elements[1] != 0) return false;
+  const auto is_aligned = [&](int64_t offset) { return offset % roles.vector == 0; };
+  for (const std::vector<int64_t>* offsets :
+       {&plan.c_vector[0], &plan.c_vector[1], &plan.c_row[0], &plan.c_row[1], &plan.c.item}) {
+    if (!std::all_of(offsets->begin(), offsets->end(), is_aligned)) return false;
+  }
   for (const TileAxis* axis : {&plan.batch, &plan.rows, &plan.columns}) {
-    for (const std::vector<tenon_mode>* loops : {&axis->inner, &axis->outer}) {
-      for (const tenon_mode& mode : *loops) {
-        // Strides inside the run of a vector are the only ones that are no multiples.
-        if (mode.stride_c % roles.vector != 0 && axis != &plan.columns) return false;
-      }
+    if (!std::all_of(axis->outer.begin(), axis->outer.end(),
+                     [&](const tenon_mode& mode) { return is_aligned(mode.stride_c); })) {
+      return false;
     }
   }
-  const auto aligned = [&](const std::vector<int64_t>& offsets) {
-    return std::all_of(offsets.begin(), offsets.end(),
-                       [&](int64_t offset) { return offset % roles.vector == 0; });
-  };
-  return aligned(plan.c_vector[0]) && aligned(plan.c_vector[1]) &&
-         std::all_of(plan.columns.outer.begin(), plan.columns.outer.end(),
-                     [&](const tenon_mode& mode) { return mode.stride_c % roles.vector == 0; });
+  return true;
 }
 
 bool MayStream(const Roles& roles, const GettPlan& plan) {
@@ -461,17 +536,27 @@ bool MayStream(const Roles& roles, const GettPlan& plan) {
 std::string GettPlan::Describe() const {
   return StrCat("tile ", batch.full, " x ", rows.full, " x ", columns.full, " x ", depth.full,
                 " of ", batch.tiles, " x ", rows.tiles, " x ", columns.tiles, " x ", depth.tiles,
+                is_across ? " across the batch" : "",
                 is_swapped ? " vectors of A" : " vectors of B", s.is_packed ? " pack S" : "",
                 v.is_packed ? " pack V" : "", c.is_packed ? " pack C" : "");
 }
 
 GettPlan PlanGett(const StepView& step) {
-  const Roles straight = RolesOf(step, false), swapped = RolesOf(step, true);
-  GettPlan plan = CheapestCuts(straight), other = CheapestCuts(swapped);
-  const bool is_swapped = other.seconds < plan.seconds;
-  if (is_swapped) plan = std::move(other);
-  plan.is_swapped = is_swapped;
-  const Roles& roles = is_swapped ? swapped : straight;
+  GettPlan plan;
+  plan.seconds = std::numeric_limits<double>::infinity();
+  Roles roles;
+  for (const bool is_across : {false, true}) {
+    if (is_across && step.batch_size == 1) break;
+    for (const bool is_swapped : {false, true}) {
+      Roles candidate = RolesOf(step, is_swapped, is_across);
+      GettPlan cheapest = CheapestCuts(candidate);
+      if (cheapest.seconds >= plan.seconds) continue;
+      plan = std::move(cheapest);
+      plan.is_swapped = is_swapped;
+      plan.is_across = is_across;
+      roles = std::move(candidate);
+    }
+  }
   PlanS(roles, plan);
   PlanV(roles, plan);
   PlanC(roles, plan);

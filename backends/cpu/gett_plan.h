@@ -4,7 +4,8 @@
 //
 // The roles are those of product_kernels.h: vectors run along the columns of V and C, S is
 // broadcast. Either operand of the step can be V; tenon_mode's strides a, b and c are those of S, V
-// and C here.
+// and C here. Where vectors run across the batch, its loops are the columns, S has them too, and
+// the loops that only V has are the items of a tile.
 
 #ifndef TENON_BACKENDS_CPU_GETT_PLAN_H_
 #define TENON_BACKENDS_CPU_GETT_PLAN_H_
@@ -27,20 +28,21 @@ struct GettTensor {
   // second one (depth of S, columns of V and C). In place only S has them.
   int64_t first = 0, second = 1;
   std::vector<int64_t> item;  // offset of each batch item in a tile
-  // By [first axis is a tail][second axis is a tail]; for tiles of several items by [batch is a
-  // tail][0]. From tensor to tile for S and V, from tile to tensor for C. `fetches` go from C to a
-  // tile, where a step may accumulate.
-  StridedCopy copies[2][2], fetches[2][2];
+  // From tensor to tile for S and V, from tile to tensor for C, by which axes are tails: 4 for the
+  // items (rows where S has columns), 2 for the first axis (depth there), 1 for the second one
+  // (columns there). `fetches` go from C to a tile, where a step may accumulate.
+  StridedCopy copies[8], fetches[8];
   int64_t scratch_bytes = 0;
 };
 
 struct GettPlan {
   bool is_swapped = false;  // V is the step's A
+  bool is_across = false;   // vectors run across the step's batch
   TileAxis batch, rows, columns, depth;
   GettTensor s, v, c;
   // Offsets of a tile's parts as ProductTile wants them, by [is a tail].
-  std::array<std::vector<int64_t>, 2> v_depth, v_vector, c_vector, c_row;
-  std::array<int64_t, 2> last_elements = {};
+  std::array<std::vector<int64_t>, 2> v_depth, s_vector, v_vector, c_vector, c_row;
+  std::array<int64_t, 2> whole_vectors = {}, partial_elements = {};
   bool may_stream = false;  // C is large, written once, and made of whole aligned vectors
   double seconds = 0;       // predicted, on one thread
 

@@ -165,7 +165,7 @@ class ZeroKernel final : public StepKernel {
 // Nanoseconds for a loop nest with `terms` sums: vectors where the block is one loop, single
 // elements where it needs tables.
 double NestSeconds(const LoopNest& results, const StepView& step) {
-  constexpr double kBlock = 12e-9, kTerm = 8e-9, kBytesPerSecond = 20e9, kTabulated = 1.2e-9;
+  constexpr double kBlock = 12e-9, kTerm = 8e-9, kBytesPerSecond = 12e9, kTabulated = 1.2e-9;
   const auto blocks = static_cast<double>(results.outer_count);
   const double terms = static_cast<double>(step.k_size);
   const double bytes = step.work() * static_cast<double>(step.element_bytes());

@@ -24,8 +24,9 @@ void MultiplyItem(const ProductTile& tile, const T* s, const T* v, T* c) {
     for (int64_t column = 0; column < tile.vectors; ++column) {
       T sum{};
       for (int64_t k = 0; k < tile.depth; ++k) {
-        FusedAdd(s[row * tile.s_row + k * tile.s_depth], v[tile.v_vector[column] + tile.v_depth[k]],
-                 sum);
+        const int64_t across = tile.s_vector == nullptr ? 0 : tile.s_vector[column];
+        FusedAdd(s[row * tile.s_row + k * tile.s_depth + across],
+                 v[tile.v_vector[column] + tile.v_depth[k]], sum);
       }
       T& to = c[tile.c_row[row] + tile.c_vector[column]];
       to = tile.accumulate ? to + sum : sum;
@@ -80,6 +81,7 @@ struct Sums {
     }
   }
 
+  // One element of S with all vectors of V.
   HWY_INLINE void Add(D d, int row, const T* s, const hn::Vec<D>* v) {
     const auto* values = reinterpret_cast<const typename Lanes<T>::Real*>(s);
     for (int p = 0; p < kParts; ++p) {
@@ -87,6 +89,16 @@ struct Sums {
       for (int c = 0; c < kColumns; ++c) {
         part[p][row][c] = hn::MulAdd(value, v[c], part[p][row][c]);
       }
+    }
+  }
+
+  // A vector of S with one of V.
+  HWY_INLINE void AddAcross(int row, int column, hn::Vec<D> s, hn::Vec<D> v) {
+    if constexpr (kParts == 1) {
+      part[0][row][column] = hn::MulAdd(s, v, part[0][row][column]);
+    } else {
+      part[0][row][column] = hn::MulAdd(hn::DupEven(s), v, part[0][row][column]);
+      part[kParts - 1][row][column] = hn::MulAdd(hn::DupOdd(s), v, part[kParts - 1][row][column]);
     }
   }
 
@@ -101,7 +113,7 @@ struct Sums {
   }
 };
 
-template <typename T, int kRows, int kColumns, bool kIsPartial>
+template <typename T, int kRows, int kColumns, bool kIsPartial, bool kIsAcross>
 HWY_INLINE void MultiplyBlock(const ProductTile& tile, const T* HWY_RESTRICT s,
                               const T* HWY_RESTRICT v, T* HWY_RESTRICT c, int64_t row,
                               int64_t vector) {
@@ -109,24 +121,38 @@ HWY_INLINE void MultiplyBlock(const ProductTile& tile, const T* HWY_RESTRICT s,
   const hn::ScalableTag<Real> d;
   using D = decltype(d);
   constexpr int kParts = Lanes<T>::kParts;
-  const auto mask = hn::FirstN(d, static_cast<size_t>(tile.last_elements * kParts));
+  const auto mask = hn::FirstN(d, static_cast<size_t>(tile.partial_elements * kParts));
+  const auto load = [&](const Real* from) HWY_ATTR {
+    if constexpr (kIsPartial) {
+      return hn::MaskedLoad(mask, d, from);
+    } else {
+      return hn::LoadU(d, from);
+    }
+  };
   Sums<T, D, kRows, kColumns> sums(d);
   const Real* columns[kColumns];
+  const Real* across[kColumns];
   for (int j = 0; j < kColumns; ++j) {
     columns[j] = reinterpret_cast<const Real*>(v + tile.v_vector[vector + j]);
+    if constexpr (kIsAcross) {
+      across[j] = reinterpret_cast<const Real*>(s + tile.s_vector[vector + j] + row * tile.s_row);
+    }
   }
   const T* rows = s + row * tile.s_row;
   for (int64_t k = 0; k < tile.depth; ++k) {
     const int64_t offset = tile.v_depth[k] * kParts;
     hn::Vec<D> values[kColumns];
-    for (int j = 0; j < kColumns; ++j) {
-      if constexpr (kIsPartial) {
-        values[j] = hn::MaskedLoad(mask, d, columns[j] + offset);
+    for (int j = 0; j < kColumns; ++j) values[j] = load(columns[j] + offset);
+    for (int r = 0; r < kRows; ++r) {
+      if constexpr (kIsAcross) {
+        for (int j = 0; j < kColumns; ++j) {
+          sums.AddAcross(r, j, load(across[j] + (r * tile.s_row + k * tile.s_depth) * kParts),
+                         values[j]);
+        }
       } else {
-        values[j] = hn::LoadU(d, columns[j] + offset);
+        sums.Add(d, r, rows + r * tile.s_row, values);
       }
     }
-    for (int r = 0; r < kRows; ++r) sums.Add(d, r, rows + r * tile.s_row, values);
     rows += tile.s_depth;
   }
   for (int r = 0; r < kRows; ++r) {
@@ -134,12 +160,12 @@ HWY_INLINE void MultiplyBlock(const ProductTile& tile, const T* HWY_RESTRICT s,
       Real* to = reinterpret_cast<Real*>(c + tile.c_row[row + r] + tile.c_vector[vector + j]);
       hn::Vec<D> value = sums.Finish(d, r, j);
       if constexpr (kIsPartial) {
-        if (tile.accumulate) value = hn::Add(hn::MaskedLoad(mask, d, to), value);
+        if (tile.accumulate) value = hn::Add(load(to), value);
         hn::BlendedStore(value, mask, d, to);
       } else if (tile.stream) {
         hn::Stream(value, d, to);
       } else {
-        if (tile.accumulate) value = hn::Add(hn::LoadU(d, to), value);
+        if (tile.accumulate) value = hn::Add(load(to), value);
         hn::StoreU(value, d, to);
       }
     }
@@ -148,43 +174,45 @@ HWY_INLINE void MultiplyBlock(const ProductTile& tile, const T* HWY_RESTRICT s,
 
 // All vectors of rows [begin, end), a multiple of kRows. A block of columns serves all rows before
 // the next one comes, so that it stays in the first cache.
-template <typename T, int kRows>
+template <typename T, int kRows, bool kIsAcross>
 HWY_NOINLINE void SweepRows(const ProductTile& tile, const T* s, const T* v, T* c, int64_t begin,
                             int64_t end) {
   constexpr int kWide = kColumns<T, kRows>;
-  const hn::ScalableTag<typename Lanes<T>::Real> d;
-  const auto full = static_cast<int64_t>(hn::Lanes(d)) / Lanes<T>::kParts;
-  const int64_t whole = tile.vectors - (tile.last_elements < full ? 1 : 0);
   int64_t vector = 0;
-  for (; vector + kWide <= whole; vector += kWide) {
+  for (; vector + kWide <= tile.whole; vector += kWide) {
     for (int64_t row = begin; row < end; row += kRows) {
-      MultiplyBlock<T, kRows, kWide, false>(tile, s, v, c, row, vector);
+      MultiplyBlock<T, kRows, kWide, false, kIsAcross>(tile, s, v, c, row, vector);
     }
   }
-  for (; vector < whole; ++vector) {
+  for (; vector < tile.whole; ++vector) {
     for (int64_t row = begin; row < end; row += kRows) {
-      MultiplyBlock<T, kRows, 1, false>(tile, s, v, c, row, vector);
+      MultiplyBlock<T, kRows, 1, false, kIsAcross>(tile, s, v, c, row, vector);
     }
   }
-  if (whole == tile.vectors) return;
-  for (int64_t row = begin; row < end; row += kRows) {
-    MultiplyBlock<T, kRows, 1, true>(tile, s, v, c, row, whole);
+  for (; vector < tile.vectors; ++vector) {
+    for (int64_t row = begin; row < end; row += kRows) {
+      MultiplyBlock<T, kRows, 1, true, kIsAcross>(tile, s, v, c, row, vector);
+    }
   }
 }
 
 // The rows in blocks of kRows, what is left in smaller ones.
-template <typename T, int kRows>
+template <typename T, int kRows, bool kIsAcross>
 HWY_INLINE void SweepBlocks(const ProductTile& tile, const T* s, const T* v, T* c, int64_t begin) {
   const int64_t end = begin + (tile.rows - begin) / kRows * kRows;
-  if (end > begin) SweepRows<T, kRows>(tile, s, v, c, begin, end);
+  if (end > begin) SweepRows<T, kRows, kIsAcross>(tile, s, v, c, begin, end);
   if constexpr (kRows > 1) {
-    if (end < tile.rows) SweepBlocks<T, kRows / 2>(tile, s, v, c, end);
+    if (end < tile.rows) SweepBlocks<T, kRows / 2, kIsAcross>(tile, s, v, c, end);
   }
 }
 
 template <typename T>
 HWY_INLINE void MultiplyItem(const ProductTile& tile, const T* s, const T* v, T* c) {
-  SweepBlocks<T, kMostRows<T> >(tile, s, v, c, 0);
+  if (tile.s_vector == nullptr) {
+    SweepBlocks<T, kMostRows<T>, false>(tile, s, v, c, 0);
+  } else {
+    SweepBlocks<T, kMostRows<T>, true>(tile, s, v, c, 0);
+  }
 }
 
 template <typename T>

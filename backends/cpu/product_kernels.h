@@ -1,8 +1,10 @@
 // Register-blocked products of a tile, compiled per instruction set.
 //
 // The roles of the operands: vectors run along the columns of V and C; elements of S are broadcast.
-// C[r][j] (+)= sum over k of S[r][k] * V[k][j]. Terms are added in the order of k with fused
-// multiply-adds, for every element alike: where it lies in the tile does not change its bits.
+// C[r][j] (+)= sum over k of S[r][k] * V[k][j]. For tiny products in a batch vectors run across the
+// batch instead, along all three tensors: C[r][j] (+)= sum over k of S[r][k][j] * V[k][j].
+// Terms are added in the order of k with fused multiply-adds, for every element alike: where it
+// lies in the tile does not change its bits.
 
 #ifndef TENON_BACKENDS_CPU_PRODUCT_KERNELS_H_
 #define TENON_BACKENDS_CPU_PRODUCT_KERNELS_H_
@@ -20,12 +22,13 @@ struct ProductTile {
   int64_t s_row = 0, s_depth = 0;    // strides of S
   const int64_t* v_depth = nullptr;  // offset in V of each k
   // Columns come in vectors of VectorElements<T>() contiguous elements, in V and in C; offsets of
-  // each vector. The last one may be shorter.
-  int64_t vectors = 0;
+  // each vector. The first `whole` are full, the others have `partial_elements`.
+  int64_t vectors = 0, whole = 0;
+  int64_t partial_elements = 0;
   const int64_t* v_vector = nullptr;
   const int64_t* c_vector = nullptr;
-  int64_t last_elements = 0;       // of the last vector; 1 .. VectorElements<T>()
-  const int64_t* c_row = nullptr;  // offset in C of each row
+  const int64_t* s_vector = nullptr;  // null where S is broadcast
+  const int64_t* c_row = nullptr;     // offset in C of each row
   // Products with the same tables; offsets of each.
   int64_t items = 1;
   const int64_t *s_item = nullptr, *v_item = nullptr, *c_item = nullptr;
