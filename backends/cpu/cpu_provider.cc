@@ -2,6 +2,7 @@
 
 #include "backends/core/strings.h"
 #include "backends/cpu/blas.h"
+#include "backends/cpu/dot.h"
 #include "backends/cpu/gett.h"
 #include "backends/cpu/host_provider.h"
 #include "backends/cpu/interpreter.h"
@@ -76,6 +77,7 @@ ImplementationLists CpuImplementations() {
            {"elementwise", PrepareElementwise},
            {"small", PrepareSmall},
            {"double sums", PrepareDouble},
+           {"dot", PrepareDot},
            {"gett", PrepareGett},
            {"gemm", PrepareGemm},
            {"reference", PrepareInterpreter}},

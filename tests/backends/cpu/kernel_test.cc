@@ -119,6 +119,23 @@ TEST_P(KernelTest, MatrixVectorProducts) {
   EXPECT_EQ(Check(dot.builder.Build(), 20000, "kernels=gett"), "gett");
 }
 
+TEST_P(KernelTest, DotProducts) {
+  const auto check = [this](OneStep step, int64_t terms, const std::string& kernel = "dot") {
+    EXPECT_EQ(Check(step.builder.Build(), terms, "kernels=dot"), kernel);
+  };
+  check({dtype(), {}, {}, {}, {M(10007, 1, 1, 0)}, 2}, 2 * 10007);
+  for (const int64_t c_step : {1, 3}) {
+    check({dtype(), {}, {M(11, 133, 0, c_step)}, {}, {M(133, 1, 1, 0)}, 2}, 2 * 133);
+    check({dtype(), {}, {}, {M(6, 0, 140, c_step)}, {M(133, 1, 1, 0)}, 2}, 2 * 133);
+  }
+  check({dtype(), {M(3, 700, 600, 35)}, {M(5, 140, 0, 7)}, {M(7, 0, 80, 1)}, {M(17, 1, 1, 0)}}, 17);
+  // Two loops of terms, the outer one in another order.
+  check({dtype(), {}, {M(5, 1000, 0, 1)}, {M(2, 0, 900, 5)}, {M(4, 50, 200, 0), M(40, 1, 1, 0)}},
+        160);
+  check({dtype(), {}, {M(5, 15, 0, 1)}, {}, {M(15, 1, 1, 0)}}, 15, "reference");
+  check({dtype(), {}, {M(5, 40, 0, 1)}, {}, {M(20, 2, 1, 0)}}, 20, "reference");
+}
+
 // More than one tile along every axis, with short last tiles.
 TEST_P(KernelTest, TilesHaveTails) {
   constexpr int64_t kM = 530, kN = 541, kK = 5;
@@ -215,7 +232,8 @@ TEST_P(KernelTest, RefusalsAreReadable) {
   EXPECT_STREQ(compiled->info().kernels[0], "gett");
   EXPECT_STREQ(compiled->info().refusals[0],
                "empty: no extent is 0; elementwise: an index is summed; double sums: sums are not "
-               "asked for in double; small: predicted to take longer than gett; gemm: a product "
+               "asked for in double; dot: no long loop of the sum is contiguous in both operands; "
+               "small: predicted to take longer than gett; gemm: a product "
                "of 40 x 40 x 40 is below 192 on one side");
 }
 
@@ -232,7 +250,7 @@ TEST_P(KernelTest, KernelsAreInTheFingerprint) {
 // Steps that would run for hours return soon after the flag rises.
 TEST_P(KernelTest, LongStepsStopWhenCancelled) {
   constexpr int64_t kForever = int64_t{1} << 44;
-  for (const char* kernel : {"small", "gett", "gett sum", "reference", "reduce"}) {
+  for (const char* kernel : {"small", "gett", "gett sum", "dot", "reference", "reduce"}) {
     SCOPED_TRACE(kernel);
     ProgramBuilder builder(dtype());
     // Operands of one element, read again and again.
@@ -240,6 +258,10 @@ TEST_P(KernelTest, LongStepsStopWhenCancelled) {
       builder.AddUnary(TENON_PHASE_SLICE, 0, builder.Operand(0),
                        ProgramBuilder::In(TENON_SPACE_RESULT), {M(2, 0, 0, 1)},
                        {M(kForever, 0, 0, 0)});
+    } else if (std::string(kernel) == "dot") {
+      builder.AddContract(TENON_PHASE_SLICE, 0, builder.Operand(0), builder.Operand(1),
+                          ProgramBuilder::In(TENON_SPACE_RESULT), {M(kForever, 0, 0, 0)},
+                          {M(2, 0, 0, 1)}, {}, {M(16, 1, 1, 0)});
     } else if (std::string(kernel) == "gett sum") {
       builder.AddContract(TENON_PHASE_SLICE, 0, builder.Operand(0), builder.Operand(1),
                           ProgramBuilder::In(TENON_SPACE_RESULT), {}, {M(2, 0, 0, 1)}, {},
