@@ -169,9 +169,10 @@ double LinesPerElement(const TileAxis& x, const TileAxis& y, Stride stride, int6
 
 // Rates of one core, in bytes per nanosecond that are read and written once each.
 struct Rates {
-  double copy = 12, transpose = 6;
+  double copy = 14, transpose = 9;
   double product = 0.22;  // nanoseconds of a multiply-add of one vector
   double finish = 2.0;    // of a vector of results
+  double partial = 1.4;   // whole vectors that take as long as a partial one
   double tile = 80, item = 12;
 };
 

@@ -182,11 +182,27 @@ def test_sides_take_turns_and_hopeless_ones_are_left_out():
             return {"seconds": float(len(calls)), "over": over}
         return call
 
-    rounds = run.interleave({"a": side("a"), "b": side("b", over=True), "c": side("c")}, 3)
+    rounds = run.interleave({"a": side("a"), "b": side("b", over=True), "c": side("c")}, 3, 0)
     assert calls == ["a", "b", "c", "a", "c", "a", "c"]
     assert [figures["seconds"] for figures in rounds["a"]] == [1.0, 4.0, 6.0]
     assert timing.hopeless({"over": False, "cold_only": True})
     assert not timing.hopeless({"over": False, "cold_only": False})
+
+
+def test_a_disturbed_side_is_measured_again_a_few_times():
+    loads = iter([0.5, 0.0, 0.5, 0.5, 0.5])
+    calls = []
+
+    def noisy():
+        calls.append("noisy")
+        return {"seconds": 1.0, "over": False, "load": {"foreign_processors": next(loads)}}
+
+    def quiet():
+        calls.append("quiet")
+        return {"seconds": 1.0, "over": False, "load": {"foreign_processors": 0.05}}
+
+    run.interleave({"noisy": noisy, "quiet": quiet}, 2, 2)
+    assert calls == ["noisy", "noisy", "quiet", "noisy", "noisy", "quiet"]
 
 
 def test_the_quickest_round_counts_with_all_that_belongs_to_it():

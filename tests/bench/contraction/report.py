@@ -2,10 +2,11 @@
 
 import math
 
+import timing
+
 MIB = 1024.0 * 1024
 SMALL_MEMORY = MIB  # below this, peaks are pages of the runtime, not tensors
 SHORT_SECONDS = 1e-3  # networks below are judged by seconds per step
-DISTURBANCE = 0.1  # processors that worked for others, above which a time is doubtful
 STRONG_SHARE = 0.6  # a peer above this share of the GEMM peak leaves the verdict to the floor
 
 
@@ -81,7 +82,7 @@ def disturbed(entry):
     """Sides of a network that shared the processors with other work while they were timed."""
     sides = {"tenon": entry.get("tenon") or {}, **entry.get("peers", {})}
     return {name: side["load"]["foreign_processors"] for name, side in sides.items()
-            if side.get("load", {}).get("foreign_processors", 0) > DISTURBANCE}
+            if timing.disturbed(side)}
 
 
 def mismatches(entry):

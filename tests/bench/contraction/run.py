@@ -14,7 +14,8 @@ operands along the same path, with the same slices and threads, one right after 
                     ("scaled_from"); what does not end one slice is a lower bound ("over").
 
 With --rounds the sides take turns several times and the quickest round of each counts: other work
-on the machine only ever adds time. How much of it there was stands in "load".
+on the machine only ever adds time. How much of it there was stands in "load"; a side that was
+disturbed is measured again, --retries times.
 
 Ratios are the peer's seconds over Tenon's. The GEMM peak is the best rate of a large matrix product
 of NumPy, torch and, if given, --profile-binary, in the same run. Peak memory is what the resident
@@ -81,6 +82,9 @@ def parse(arguments):
     add("--repeat", type=positive, help="repetitions (default: 25 below 50 ms, 7 below 0.7 s, else 3)")
     add("--rounds", type=positive, default=1,
         help="times that Tenon and its peers take turns; the quickest counts (default: 1)")
+    add("--retries", type=int, default=2,
+        help="times that a side is measured again because other work took more than "
+             f"{timing.DISTURBANCE} processors meanwhile (default: 2)")
     add("--cap", type=float, default=40,
         help="seconds for one network on one peer in one round (default: 40)")
     add("--output", type=pathlib.Path, metavar="JSON", help="write every figure there")
@@ -111,12 +115,21 @@ def measure_floor(binary, network, dtype, threads):
     return json.loads(answer.stdout)
 
 
-def interleave(sides, count):
-    """Calls every side in turn, `count` times over. Returns the rounds of each by name."""
+def interleave(sides, count, retries):
+    """Calls every side in turn, `count` times over. Returns the rounds of each by name.
+
+    A side that other work disturbed is called again at once, `retries` times in all.
+    """
     rounds = {name: [] for name in sides}
+    left = dict.fromkeys(sides, retries)
     for _ in range(count):
         for name, call in sides.items():
-            if not (rounds[name] and timing.hopeless(rounds[name][-1])):
+            if rounds[name] and timing.hopeless(rounds[name][-1]):
+                continue
+            rounds[name].append(call())
+            while (timing.disturbed(rounds[name][-1]) and left[name]
+                   and not timing.hopeless(rounds[name][-1])):
+                left[name] -= 1
                 rounds[name].append(call())
     return rounds
 
@@ -136,7 +149,8 @@ def measure(network, dtype, options, service, gemm):
         sides[peer] = functools.partial(peers.run, options.python, peer, network, dtype, reference,
                                         options.threads, options.cap, options.repeat)
     best = {name: timing.best_round(rounds)
-            for name, rounds in interleave(sides, options.rounds).items()}
+            for name, rounds in interleave(sides, options.rounds,
+                                            options.retries).items()}
     entry["tenon"] = best.pop("tenon", None)
     entry["peers"] = best
     if options.profile_binary:

@@ -4,6 +4,7 @@ import dataclasses
 import math
 
 LONG_SLICE_SECONDS = 20.0
+DISTURBANCE = 0.1  # processors that worked for others, above which a time is doubtful
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +49,11 @@ def best_round(rounds):
     best = (min(complete, key=lambda figures: figures["seconds"]) if complete
             else max(rounds, key=lambda figures: figures["seconds"]))
     return {**best, "rounds": [figures["seconds"] for figures in rounds]}
+
+
+def disturbed(figures):
+    """Whether other work took enough of the processors to make the figures doubtful."""
+    return figures.get("load", {}).get("foreign_processors", 0) > DISTURBANCE
 
 
 def hopeless(figures):
