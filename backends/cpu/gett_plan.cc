@@ -172,7 +172,7 @@ struct Rates {
   double copy = 14, transpose = 9;
   double product = 0.22;  // nanoseconds of a multiply-add of one vector
   double finish = 2.0;    // of a vector of results
-  double partial = 1.4;   // whole vectors that take as long as a partial one
+  double partial = 1.4;   // whole vectors that take as long as a partial one, which is alone
   double tile = 80, item = 12;
 };
 
@@ -190,8 +190,9 @@ double PackingCost(const TileAxis& first, const TileAxis& second, Stride stride,
 double ProductCost(const Roles& roles, const GettPlan& plan) {
   const Rates rates;
   const int64_t run = RunOf(plan, roles.is_across, false);
-  const double vectors = static_cast<double>(plan.columns.tiles * (plan.columns.full / run) *
-                                             ((run + roles.vector - 1) / roles.vector));
+  const double vectors =
+      static_cast<double>(plan.columns.tiles * (plan.columns.full / run)) *
+      (static_cast<double>(run / roles.vector) + (run % roles.vector == 0 ? 0 : rates.partial));
   const auto rows = static_cast<double>(roles.n_rows), depth = static_cast<double>(roles.n_depth);
   // With few rows the loads of V are what takes the time.
   const double busy = roles.is_across
