@@ -127,7 +127,7 @@ def interleave(sides, count, retries):
             if rounds[name] and timing.hopeless(rounds[name][-1]):
                 continue
             rounds[name].append(call())
-            while (timing.disturbed(rounds[name][-1]) and left[name]
+            while (timing.disturbed(rounds[name][-1]) and left[name] > 0
                    and not timing.hopeless(rounds[name][-1])):
                 left[name] -= 1
                 rounds[name].append(call())
@@ -148,9 +148,8 @@ def measure(network, dtype, options, service, gemm):
     for peer in options.peers:
         sides[peer] = functools.partial(peers.run, options.python, peer, network, dtype, reference,
                                         options.threads, options.cap, options.repeat)
-    best = {name: timing.best_round(rounds)
-            for name, rounds in interleave(sides, options.rounds,
-                                            options.retries).items()}
+    rounds = interleave(sides, options.rounds, options.retries)
+    best = {name: timing.best_round(figures) for name, figures in rounds.items()}
     entry["tenon"] = best.pop("tenon", None)
     entry["peers"] = best
     if options.profile_binary:
