@@ -1,6 +1,6 @@
 #include "backends/cpu/block_kernels.h"
 
-#include "backends/cpu/clones.h"
+#include "backends/core/clones.h"
 
 namespace tenon::cpu {
 namespace {

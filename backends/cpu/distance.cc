@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backends/core/clones.h"
 #include "backends/core/error.h"
-#include "backends/cpu/clones.h"
 
 namespace tenon::cpu {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "backends/cpu/clones.h"
+#include "backends/core/clones.h"
 
 namespace tenon::cpu {
 namespace {

@@ -1,7 +1,7 @@
 // One function compiled for several instruction sets, chosen when the program is loaded.
 
-#ifndef TENON_BACKENDS_CPU_CLONES_H_
-#define TENON_BACKENDS_CPU_CLONES_H_
+#ifndef TENON_BACKENDS_CORE_CLONES_H_
+#define TENON_BACKENDS_CORE_CLONES_H_
 
 // Sanitizers intercept too late for the resolvers of such functions, so there they have one
 // version.
@@ -12,4 +12,4 @@
 #define TENON_CLONES
 #endif
 
-#endif  // TENON_BACKENDS_CPU_CLONES_H_
+#endif  // TENON_BACKENDS_CORE_CLONES_H_
