@@ -189,7 +189,7 @@ absl::Status Options::ReadExecution() {
   if (execution.assignment_size() > 0) {
     return NotOffered("header.execution.assignment", "assignments of slice groups");
   }
-  if (execution.normalize()) return NotOffered("header.execution.normalize", "normalisation");
+  call_.request.normalize = execution.normalize();
   TENON_RETURN_IF_ERROR(CheckEnum(v1::PriorityClass_IsValid(execution.priority()),
                                   execution.priority(), "header.execution.priority"));
   call_.required_fingerprint = execution.required_fingerprint();

@@ -19,6 +19,13 @@ double Seconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
+// All of a result but its bytes and report.
+void Describe(const ContractWork::Result& result, v1::ContractResult* out) {
+  out->set_set(result.set);
+  WriteTensorSpec(result.tensor->spec, out->mutable_spec());
+  if (result.log10_scale.has_value()) out->set_log10_scale(*result.log10_scale);
+}
+
 }  // namespace
 
 ContractStream::ContractStream(grpc::CallbackServerContext* context, ServerState* state)
@@ -298,8 +305,7 @@ void ContractStream::SendResult(ContractWork::Result result) {
 void ContractStream::FillInline(const ContractWork::Result& result, v1::ContractResult* out) const {
   const Tensor& tensor = *result.tensor;
   const auto bytes = static_cast<size_t>(tensor.buffer.size_bytes());
-  out->set_set(result.set);
-  WriteTensorSpec(tensor.spec, out->mutable_spec());
+  Describe(result, out);
   out->set_inline_data(tensor.buffer.data(), bytes);
   *out->mutable_report() = result.report;
   if (work_->call().checksums) {
@@ -316,8 +322,7 @@ void ContractStream::SendInlineResult(ContractWork::Result result) {
 
 void ContractStream::SendChunkedResult(ContractWork::Result result) {
   v1::ContractResponse frame;
-  frame.mutable_result()->set_set(result.set);
-  WriteTensorSpec(result.tensor->spec, frame.mutable_result()->mutable_spec());
+  Describe(result, frame.mutable_result());
   SendFrame(std::move(frame));
   ChunkOptions options;
   options.set = result.set;

@@ -100,7 +100,7 @@ absl::StatusOr<ContractWork::Result> ContractWork::RunSet(
     Recycle(std::exchange(tensor, std::make_shared<Tensor>(std::move(rounded))));
   }
   ++sets_done_;
-  Result result{inputs.set, std::move(tensor), {}};
+  Result result{inputs.set, std::move(tensor), job_->log10_scale(), {}};
   result.report.set_set(inputs.set);
   const double shared = call_.varies() ? job_->shared_flops() : 0;
   result.report.set_flops(MultiplyAdds(job_->program().total_flops() - shared, job_->dtype()));

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -37,7 +38,8 @@ class ContractWork {
   struct Result {
     int64_t set = 0;
     std::shared_ptr<Tensor> tensor;  // of the result type; give it back to Recycle
-    v1::SetReport report;            // without checksum
+    std::optional<double> log10_scale;
+    v1::SetReport report;  // without checksum
   };
   absl::StatusOr<Result> RunSet(const SetInputs& inputs,
                                 const schedule::ContractionJob::ProgressFn& progress);

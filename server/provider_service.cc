@@ -96,6 +96,7 @@ void FillFeatures(const ServerState& state, v1::GetServerInfoResponse* out) {
   const bool files = !state.settings.data_root.empty();
   add("contraction", true, "");
   add("slicing", true, "");
+  add("normalize", true, "");
   add("measurement", true, "");
   add("datasets", true, "");
   add("server_files", files, files ? "" : "no --data_root is configured");

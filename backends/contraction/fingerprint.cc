@@ -9,6 +9,8 @@ namespace {
 
 // Changes when the serialisation or the meaning of a program does.
 constexpr std::string_view kSchema = "tenon-program-1";
+// Ends the serialisation of programs that normalise; others have nothing in its place.
+constexpr int64_t kNormalized = 1;
 
 class Serializer {
  public:
@@ -61,6 +63,7 @@ std::array<uint8_t, 32> FingerprintProgram(const tenon_program& program, int64_t
   serializer.Words({program.constant_elements, program.set_elements, program.arena_elements,
                     program.block_elements, program.n_blocks, program.slices_per_block,
                     group_slices});
+  if (program.normalize != 0) serializer.Words({kNormalized});
   return serializer.Finish();
 }
 

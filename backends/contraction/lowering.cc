@@ -475,6 +475,9 @@ void Lowering::Finish() {
   descriptor.accumulate_double = options_.accumulate_double;
   descriptor.sliced = program_->sliced_.data();
   descriptor.operand_elements = program_->operand_elements_.data();
+  descriptor.normalize = options_.normalize;
+  program_->varying_.assign(options_.varying.begin(), options_.varying.end());
+  descriptor.varying = program_->varying_.empty() ? nullptr : program_->varying_.data();
   const auto fingerprint = FingerprintProgram(descriptor, program_->group_slices_);
   std::copy(fingerprint.begin(), fingerprint.end(), descriptor.fingerprint);
 }

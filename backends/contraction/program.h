@@ -26,6 +26,7 @@ struct LoweringOptions {
   DType dtype = DType::kFloat64;  // of every tensor; operands are converted before
   bool accumulate_double = false;
   std::vector<bool> varying;  // per operand: changes from set to set; empty means none
+  bool normalize = false;     // as tenon_program says
 };
 
 // Owns a tenon_program and all arrays it points to. Immutable, so shareable between threads; not
@@ -73,6 +74,7 @@ class Program {
   std::deque<std::vector<tenon_slice_term>> slice_terms_;
   std::vector<tenon_sliced_index> sliced_;
   std::vector<int64_t> operand_elements_;
+  std::vector<uint8_t> varying_;
   TensorSpec output_spec_;
   std::vector<int64_t> block_shape_, block_strides_;
   std::vector<int> sliced_order_;

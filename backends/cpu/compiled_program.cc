@@ -79,6 +79,7 @@ absl::StatusOr<std::unique_ptr<CompiledProgram>> CompiledProgram::Compile(
   compiled->threads_ = std::max(options.threads, 1);
   compiled->element_bytes_ = DTypeSize(static_cast<DType>(program.dtype));
   compiled->ChooseKernels(lists);
+  if (program.normalize != 0) TENON_RETURN_IF_ERROR(compiled->LinkSources());
   compiled->ListSliceSteps();
   compiled->FormFingerprint(environment);
   return compiled;
@@ -128,6 +129,12 @@ void CompiledProgram::ChooseKernels(const ImplementationLists& lists) {
     names_.push_back(step.name);
     refusals_.push_back(step.refusals.c_str());
   }
+}
+
+absl::Status CompiledProgram::LinkSources() {
+  TENON_ASSIGN_OR_RETURN(const std::vector<StepSources> sources, FindSources(*program_));
+  for (size_t i = 0; i < steps_.size(); ++i) steps_[i].sources = sources[i];
+  return absl::OkStatus();
 }
 
 void CompiledProgram::ListSliceSteps() {
@@ -186,8 +193,8 @@ tenon_compiled_info CompiledProgram::Info() const {
   info.refusals = refusals_.data();
   // One thread's scratch for each worker, and once more for every thread beyond the first: enough
   // for any split of `threads` into workers and threads per worker.
-  info.worker_bytes = scratch_bytes_;
-  info.shared_bytes = scratch_bytes_ * (threads_ - 1);
+  info.worker_bytes = scratch_bytes_ + NormalizationWorkerBytes(*program_);
+  info.shared_bytes = scratch_bytes_ * (threads_ - 1) + NormalizationSharedBytes(*program_);
   info.predicted_slice_seconds = PredictedSliceSeconds();
   std::memcpy(info.fingerprint, fingerprint_, sizeof(fingerprint_));
   return info;

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "backends/cpu/kernel.h"
+#include "backends/cpu/normalization.h"
 #include "backends/plugin/abi.h"
 
 namespace tenon::cpu {
@@ -41,6 +42,7 @@ class CompiledProgram {
     const char* name = "";
     double flops = 0;
     double seconds = 0;  // predicted, of one run on one thread
+    StepSources sources;  // only of programs that normalise
   };
 
   // `environment` names what else decides the bits (ISA, libraries); it goes into the fingerprint.
@@ -73,6 +75,7 @@ class CompiledProgram {
   CompiledProgram() = default;
   static void ChooseKernel(const std::vector<Implementation>& list, Step& step);
   void ChooseKernels(const ImplementationLists& lists);
+  absl::Status LinkSources();
   void ListSliceSteps();
   void FormFingerprint(std::string_view environment);
   double PredictedSliceSeconds() const;

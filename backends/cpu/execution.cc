@@ -44,6 +44,7 @@ absl::StatusOr<std::unique_ptr<Execution>> Execution::Begin(
   auto execution = std::unique_ptr<Execution>(new Execution(compiled, options));
   execution->operands_.assign(operands, operands + compiled.program().n_operands);
   TENON_RETURN_IF_ERROR(execution->TakeMemory(memory, options));
+  if (execution->normalizes()) TENON_RETURN_IF_ERROR(execution->TakeScales(memory));
   TENON_RETURN_IF_ERROR(execution->RunPhase(TENON_PHASE_CONSTANT));
   return execution;
 }
@@ -76,8 +77,26 @@ absl::Status Execution::TakeMemory(const tenon_host& memory,
   return absl::OkStatus();
 }
 
+// What only programs that normalise need.
+absl::Status Execution::TakeScales(const tenon_host& memory) {
+  memory_ = &memory;
+  exponents_.resize(program_.n_steps);
+  for (Worker& worker : workers_) {
+    worker.exponents.resize(program_.n_steps);
+    TENON_ASSIGN_OR_RETURN(
+        worker.term,
+        HostBlock::Allocate(memory, NormalizationWorkerBytes(program_), "the results of slices"));
+  }
+  scaled_operands_ = std::make_unique<ScaledOperands>(program_);
+  return scaled_operands_->BindConstant(memory, TeamLoop(*workers_[0].team, cancel_), operands_);
+}
+
 absl::Status Execution::BindSet(const void* const* operands) {
   operands_.assign(operands, operands + program_.n_operands);
+  if (normalizes()) {
+    TENON_RETURN_IF_ERROR(
+        scaled_operands_->BindSet(*memory_, TeamLoop(*workers_[0].team, cancel_), operands_));
+  }
   return RunPhase(TENON_PHASE_SET);
 }
 
@@ -113,7 +132,7 @@ std::byte* Execution::Address(const tenon_tensor_ref& tensor, const Worker& work
       base = worker.arena.data();
       break;
     case TENON_SPACE_RESULT:
-      base = static_cast<std::byte*>(worker.partial_sum);
+      base = worker.adds_term ? worker.term.data() : static_cast<std::byte*>(worker.partial_sum);
       break;
     default:
       return nullptr;  // B of a unary step
@@ -133,15 +152,45 @@ absl::Status Execution::RunStep(size_t number, Worker& worker, bool accumulate) 
   arguments.a = Address(description.a, worker);
   arguments.b = Address(description.b, worker);
   arguments.c = Address(description.c, worker);
-  arguments.accumulate = accumulate && description.c.space == TENON_SPACE_RESULT;
+  arguments.accumulate = accumulate && description.c.space == TENON_SPACE_RESULT && !normalizes();
   arguments.team = worker.team.get();
   arguments.cancel = cancel_;
   step.kernel->Run(arguments);
+  if (normalizes()) NormalizeResult(number, worker, arguments.c);
   const std::chrono::duration<double> duration = std::chrono::steady_clock::now() - start;
   worker.step_seconds[number] += duration.count();
   ++worker.step_runs[number];
   worker.flops += step.flops;
   return absl::OkStatus();
+}
+
+// The exponent of a tensor that a step reads, `source` its writer.
+int64_t Execution::ExponentOf(const tenon_tensor_ref& tensor, int32_t source,
+                              const Worker& worker) const {
+  if (tensor.space == TENON_SPACE_OPERAND) return scaled_operands_->exponent(tensor.index);
+  if (source < 0) return 0;
+  const bool in_slice = program_.steps[source].phase == TENON_PHASE_SLICE;
+  return (in_slice ? worker.exponents : exponents_)[source];
+}
+
+// Brings a step's result into comfortable range and notes its exponent.
+void Execution::NormalizeResult(size_t number, Worker& worker, void* result) {
+  const tenon_step& step = program_.steps[number];
+  const StepSources& sources = compiled_.steps()[number].sources;
+  const int64_t exponent =
+      SumOfExponents(ExponentOf(step.a, sources.a, worker), ExponentOf(step.b, sources.b, worker));
+  const bool in_slice = step.phase == TENON_PHASE_SLICE;
+  (in_slice ? worker.exponents : exponents_)[number] =
+      Rescale(dtype_, result, exponent, step.c.extent_elements, TeamLoop(*worker.team, cancel_));
+}
+
+// A group's first slice is its partial sum; the others are added with their own exponents.
+void Execution::AddSlice(Worker& worker, bool is_first) const {
+  const int64_t exponent = worker.exponents[program_.n_steps - 1];
+  worker.sum_exponent =
+      is_first ? exponent
+               : AddScaled(dtype_, worker.partial_sum, worker.sum_exponent, worker.term.data(),
+                           exponent, program_.block_elements, TeamLoop(*worker.team, cancel_));
 }
 
 void Execution::SetSlice(int64_t block, int64_t slice, std::vector<int64_t>& values) const {
@@ -166,11 +215,13 @@ absl::Status Execution::RunSlices(Worker& worker, int64_t block, int64_t first_s
   SetSlice(block, first_slice, worker.values);
   for (int64_t slice = first_slice; slice < last_slice; ++slice) {
     const bool is_first = slice == first_slice;
+    worker.adds_term = normalizes() && !is_first;
     const std::vector<int32_t>& steps =
         is_first ? compiled_.AllSliceSteps() : compiled_.SliceSteps(NextSlice(worker.values));
     for (const int32_t step : steps) {
       TENON_RETURN_IF_ERROR(RunStep(step, worker, !is_first));
     }
+    if (normalizes()) AddSlice(worker, is_first);
     ++worker.slices;
   }
   // A long last step may have stopped half-way.
@@ -181,7 +232,8 @@ absl::Status Execution::RunSlices(Worker& worker, int64_t block, int64_t first_s
 }
 
 absl::Status Execution::CheckGroup(int32_t worker, int64_t block, int64_t first_slice,
-                                   int64_t last_slice, const void* partial_sum) const {
+                                   int64_t last_slice, const void* partial_sum,
+                                   const int64_t* exponent) const {
   const auto n_workers = static_cast<int64_t>(workers_.size());
   if (worker < 0 || worker >= n_workers) return BadArgument("worker", worker, n_workers);
   if (block < 0 || block >= program_.n_blocks)
@@ -195,20 +247,28 @@ absl::Status Execution::CheckGroup(int32_t worker, int64_t block, int64_t first_
   if (partial_sum == nullptr && program_.block_elements > 0) {
     return Error(Reason::kBadParameter, "partial_sum is null").Field("partial_sum");
   }
+  if (normalizes() && exponent == nullptr) {
+    return Error(Reason::kBadParameter, "the groups of a program that normalises have exponents")
+        .Field("exponent");
+  }
   return absl::OkStatus();
 }
 
 absl::Status Execution::RunGroup(int32_t worker_number, int64_t block, int64_t first_slice,
-                                 int64_t last_slice, void* partial_sum) {
+                                 int64_t last_slice, void* partial_sum, int64_t* exponent) {
   const Stopwatch stopwatch(seconds_);
-  TENON_RETURN_IF_ERROR(CheckGroup(worker_number, block, first_slice, last_slice, partial_sum));
+  TENON_RETURN_IF_ERROR(
+      CheckGroup(worker_number, block, first_slice, last_slice, partial_sum, exponent));
   if (first_slice == last_slice && program_.block_elements > 0) {
     std::memset(partial_sum, 0,
                 static_cast<size_t>(program_.block_elements * compiled_.element_bytes()));
   }
   Worker& worker = workers_[worker_number];
   worker.partial_sum = partial_sum;
-  return RunSlices(worker, block, first_slice, last_slice);
+  worker.sum_exponent = normalizes() ? kNoExponent : 0;
+  TENON_RETURN_IF_ERROR(RunSlices(worker, block, first_slice, last_slice));
+  if (exponent != nullptr) *exponent = worker.sum_exponent;
+  return absl::OkStatus();
 }
 
 tenon_run_statistics Execution::Statistics() const {

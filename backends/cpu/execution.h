@@ -11,8 +11,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "backends/core/dtype.h"
 #include "backends/cpu/compiled_program.h"
 #include "backends/cpu/host_block.h"
+#include "backends/cpu/normalization.h"
 #include "backends/cpu/threads.h"
 #include "backends/plugin/abi.h"
 
@@ -29,8 +31,9 @@ class Execution {
                                                           const tenon_execution_options& options);
 
   absl::Status BindSet(const void* const* operands);
+  // `exponent` as run_scaled_group gives it; 0 unless the program normalises, and null only then.
   absl::Status RunGroup(int32_t worker, int64_t block, int64_t first_slice, int64_t last_slice,
-                        void* partial_sum);
+                        void* partial_sum, int64_t* exponent);
   // Not while a group runs.
   tenon_run_statistics Statistics() const;
 
@@ -44,17 +47,30 @@ class Execution {
     int64_t slices = 0;
     double flops = 0;
     void* partial_sum = nullptr;
+    // Only where the program normalises:
+    HostBlock term;                  // a slice's result, before it is added
+    std::vector<int64_t> exponents;  // of the slice steps' results, by step
+    int64_t sum_exponent = 0;
+    bool adds_term = false;  // the step of the result writes `term`
   };
 
   Execution(const CompiledProgram& compiled, const tenon_execution_options& options)
-      : compiled_(compiled), program_(compiled.program()), cancel_(options.cancel) {}
+      : compiled_(compiled),
+        program_(compiled.program()),
+        dtype_(static_cast<DType>(program_.dtype)),
+        cancel_(options.cancel) {}
 
   absl::Status TakeMemory(const tenon_host& memory, const tenon_execution_options& options);
+  absl::Status TakeScales(const tenon_host& memory);
   absl::Status RunPhase(int32_t phase);
   absl::Status RunStep(size_t step, Worker& worker, bool accumulate);
   absl::Status RunSlices(Worker& worker, int64_t block, int64_t first_slice, int64_t last_slice);
   absl::Status CheckGroup(int32_t worker, int64_t block, int64_t first_slice, int64_t last_slice,
-                          const void* partial_sum) const;
+                          const void* partial_sum, const int64_t* exponent) const;
+  bool normalizes() const { return program_.normalize != 0; }
+  int64_t ExponentOf(const tenon_tensor_ref& tensor, int32_t source, const Worker& worker) const;
+  void NormalizeResult(size_t step, Worker& worker, void* result);
+  void AddSlice(Worker& worker, bool is_first) const;
   std::byte* Address(const tenon_tensor_ref& tensor, const Worker& worker) const;
   void SetSlice(int64_t block, int64_t slice, std::vector<int64_t>& values) const;
   // Moves to the next slice of the block; the position of the outermost index that changed.
@@ -62,10 +78,15 @@ class Execution {
 
   const CompiledProgram& compiled_;
   const tenon_program& program_;
+  const DType dtype_;
   const int32_t* const cancel_;
   std::vector<const void*> operands_;
   HostBlock constant_, set_;
   std::vector<Worker> workers_;
+  // Only where the program normalises:
+  const tenon_host* memory_ = nullptr;
+  std::unique_ptr<ScaledOperands> scaled_operands_;
+  std::vector<int64_t> exponents_;  // of the constant and set steps' results, by step
   std::atomic<double> seconds_{0};
   mutable std::vector<int64_t> step_runs_;  // sums over the workers, for Statistics
   mutable std::vector<double> step_seconds_;

@@ -143,7 +143,17 @@ int32_t BindSet(tenon_execution* execution, const void* const* operands, tenon_s
 int32_t RunGroup(tenon_execution* execution, int32_t worker, int64_t block, int64_t first_slice,
                  int64_t last_slice, void* partial_sum, tenon_status* status) {
   return Guarded(status, [&] {
-    return Unwrap(execution)->RunGroup(worker, block, first_slice, last_slice, partial_sum);
+    return Unwrap(execution)->RunGroup(worker, block, first_slice, last_slice, partial_sum,
+                                       nullptr);
+  });
+}
+
+int32_t RunScaledGroup(tenon_execution* execution, int32_t worker, int64_t block,
+                       int64_t first_slice, int64_t last_slice, void* partial_sum,
+                       int64_t* exponent, tenon_status* status) {
+  return Guarded(status, [&] {
+    return Unwrap(execution)->RunGroup(worker, block, first_slice, last_slice, partial_sum,
+                                       exponent);
   });
 }
 
@@ -225,6 +235,7 @@ tenon_provider_api HostProviderApi() {
   api.working_memory = WorkingMemory;
   api.build_resources = BuildAllResources;
   api.can_batch = CanBatch;
+  api.run_scaled_group = RunScaledGroup;
   return api;
 }
 

@@ -93,7 +93,9 @@ StepView ViewStep(const tenon_program& program, const tenon_step& step) {
   view.accumulate_double =
       program.accumulate_double != 0 &&
       (program.dtype == TENON_DTYPE_FLOAT32 || program.dtype == TENON_DTYPE_COMPLEX64);
-  view.may_accumulate = step.c.space == TENON_SPACE_RESULT && program.slices_per_block > 1;
+  // Normalised results are added outside of the step, because their exponents differ.
+  view.may_accumulate =
+      step.c.space == TENON_SPACE_RESULT && program.slices_per_block > 1 && program.normalize == 0;
   const tenon_mode* next = step.modes;
   const auto take = [&next](int32_t count) {
     const Modes group(next, static_cast<size_t>(count));

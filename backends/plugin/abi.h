@@ -53,6 +53,9 @@ extern "C" {
 /* The one symbol a plug-in exports: `const tenon_provider_api* tenon_provider_entry(void)`. */
 #define TENON_PROVIDER_ENTRY "tenon_provider_entry"
 
+/* The exponent of a tensor whose finite elements are all zeros: it goes with any other. */
+#define TENON_NO_EXPONENT INT64_MIN
+
 /* ---- Status, host services ------------------------------------------------------------------ */
 
 typedef struct tenon_status {
@@ -195,7 +198,14 @@ typedef struct tenon_program {
   int64_t block_elements; /* of one partial sum, C order of the output without sliced indices */
   int64_t n_blocks;
   int64_t slices_per_block;
-  uint8_t fingerprint[32]; /* of everything above; a provider's compile extends it */
+  uint8_t fingerprint[32]; /* of what decides the bits; a provider's compile extends it */
+  /* 1: every tensor is kept as mantissas with a power of two beside it, chosen by its values alone,
+   * so that no step over- or underflows as a whole, whatever the operands' magnitudes. Groups are
+   * then run by `run_scaled_group`; programs with this go only to providers that have it. */
+  int32_t normalize;
+  int32_t reserved;
+  /* With normalize, n_operands flags: 1 when an operand changes from set to set. NULL: none. */
+  const uint8_t* varying;
 } tenon_program;
 
 typedef struct tenon_compile_options {
@@ -385,6 +395,12 @@ typedef struct tenon_provider_api {
   int32_t (*build_batch)(tenon_provider* provider, const tenon_resource_request* requests,
                          int32_t n_requests, tenon_resource_statistics* statistics, int32_t* failed,
                          tenon_status* status);
+  /* `run_group` for programs with `normalize`: the sum is partial_sum * 2^exponent, its largest
+   * finite magnitude well inside the range of the dtype; TENON_NO_EXPONENT when no finite element
+   * differs from zero. NULL (or beyond struct_size): the provider doesn't normalise. */
+  int32_t (*run_scaled_group)(tenon_execution* execution, int32_t worker, int64_t block,
+                              int64_t first_slice, int64_t last_slice, void* partial_sum,
+                              int64_t* exponent, tenon_status* status);
 } tenon_provider_api;
 
 typedef const tenon_provider_api* (*tenon_provider_entry_fn)(void);

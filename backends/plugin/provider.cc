@@ -244,6 +244,12 @@ absl::Status Provider::WarmUp() {
 
 absl::StatusOr<std::unique_ptr<Compiled>> Provider::Compile(const tenon_program& program,
                                                             const tenon_compile_options& options) {
+  if (program.normalize != 0 && !CanNormalize()) {
+    return Error(Reason::kUnsupportedByProvider,
+                 StrCat("provider '", name(), "' does not normalise contractions"))
+        .Field("execution.normalize")
+        .Meta("provider", name());
+  }
   tenon_compiled* handle = nullptr;
   tenon_status status = EmptyStatus();
   TENON_RETURN_IF_ERROR(
@@ -290,6 +296,12 @@ bool Provider::CanContract(int32_t dtype) const {
   return info_.step_kinds != 0 && HasBit(info_.contraction_dtypes, dtype);
 }
 
+bool Provider::CanNormalize() const {
+  return api_->struct_size >=
+             offsetof(tenon_provider_api, run_scaled_group) + sizeof(api_->run_scaled_group) &&
+         api_->run_scaled_group != nullptr;
+}
+
 bool Provider::CanBuild(int32_t resource_kind) const {
   return HasBit(info_.resource_kinds, resource_kind);
 }
@@ -303,7 +315,7 @@ absl::Status Execution::BindSet(const std::vector<const void*>& operands) {
 }
 
 absl::Status Execution::RunGroup(int worker, int64_t block, int64_t first_slice, int64_t last_slice,
-                                 void* partial_sum) {
+                                 void* partial_sum, int64_t* exponent) {
   const bool in_range = worker >= 0 && worker < workers_ && block >= 0 &&
                         block < program_->n_blocks && first_slice >= 0 &&
                         first_slice < last_slice && last_slice <= program_->slices_per_block;
@@ -313,6 +325,15 @@ absl::Status Execution::RunGroup(int worker, int64_t block, int64_t first_slice,
         .Field("group");
   }
   tenon_status status = EmptyStatus();
+  if (program_->normalize != 0) {
+    if (exponent == nullptr) {
+      return Error(Reason::kInternal, "a normalised group was run without asking for its exponent");
+    }
+    return FromAbiStatus(api_->run_scaled_group(execution_, worker, block, first_slice, last_slice,
+                                                partial_sum, exponent, &status),
+                         status);
+  }
+  if (exponent != nullptr) *exponent = 0;
   return FromAbiStatus(
       api_->run_group(execution_, worker, block, first_slice, last_slice, partial_sum, &status),
       status);

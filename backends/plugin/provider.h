@@ -71,7 +71,8 @@ class Provider {
   std::string_view name() const { return info_.name; }
   bool warm() const { return warm_.load(); }
 
-  // `program` must outlive the result. INTERNAL when what the provider compiled contradicts it.
+  // `program` must outlive the result. INTERNAL when what the provider compiled contradicts it;
+  // UNSUPPORTED_BY_PROVIDER when the program normalises and the provider does not.
   absl::StatusOr<std::unique_ptr<Compiled>> Compile(const tenon_program& program,
                                                     const tenon_compile_options& options);
 
@@ -80,6 +81,8 @@ class Provider {
   absl::StatusOr<tenon_resource_statistics> BuildResources(const tenon_resource_request& request);
 
   bool CanContract(int32_t dtype) const;
+  // Whether it runs programs with tenon_program.normalize.
+  bool CanNormalize() const;
   bool CanBuild(int32_t resource_kind) const;
 
  private:
@@ -102,8 +105,10 @@ class Execution {
   Execution& operator=(const Execution&) = delete;
 
   absl::Status BindSet(const std::vector<const void*>& operands);
+  // The sum is partial_sum * 2^*exponent; without normalize the exponent is 0. `exponent` may be
+  // null then.
   absl::Status RunGroup(int worker, int64_t block, int64_t first_slice, int64_t last_slice,
-                        void* partial_sum);
+                        void* partial_sum, int64_t* exponent = nullptr);
   absl::StatusOr<tenon_run_statistics> Statistics() const;
 
  private:

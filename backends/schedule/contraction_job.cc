@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "backends/core/binary_scale.h"
 #include "backends/schedule/compute_type.h"
+#include "backends/schedule/kernel_work.h"
 #include "backends/schedule/ordered_sum.h"
 
 namespace tenon::schedule {
@@ -87,6 +88,7 @@ struct ContractionJob::Impl {
   std::vector<Lane> lanes;
   std::vector<const void*> operands;
   ContractionReport report;
+  std::optional<int64_t> exponent;  // of the latest result
 
   absl::Status MakePlan();
   absl::Status CheckGroupRange() const;
@@ -96,9 +98,6 @@ struct ContractionJob::Impl {
   absl::Status FitBudget();
   absl::Status LowerToBudget();
 
-  int64_t BlockBytes() const {
-    return CappedBytes(program->descriptor().block_elements, DTypeSize(dtype));
-  }
   bool WritesInPlace() const {
     return program->descriptor().n_blocks == 1 && last_group - first_group == 1;
   }
@@ -111,8 +110,7 @@ struct ContractionJob::Impl {
     return static_cast<int>(std::min<int64_t>(last_group - first_group, 2 * Workers()));
   }
   int64_t PartialSumBytes() const {
-    return CappedBytes(OrderedSum::BuffersNeeded(*program, first_group, last_group, Window()),
-                       BlockBytes());
+    return OrderedSum::BytesNeeded(*program, first_group, last_group, Window(), kHugeBytes);
   }
   double GroupShare() const {  // of all groups of the program, those of this job
     return static_cast<double>(last_group - first_group) /
@@ -132,7 +130,9 @@ struct ContractionJob::Impl {
     progress.flops_total = program->total_flops() * GroupShare();
     return progress;
   }
-  absl::Status RunOneGroup(Lane& lane, int worker, int64_t group, void* partial_sum);
+  absl::Status RunOneGroup(Lane& lane, int worker, int64_t group, void* partial_sum,
+                           int64_t* group_exponent);
+  absl::Status RunInPlace(void* result);
   absl::Status RunGroups(void* result, const ProgressFn& progress);
 };
 
@@ -184,6 +184,7 @@ absl::Status ContractionJob::Impl::Lower() {
   options.dtype = dtype;
   options.accumulate_double = request.accumulate_double;
   options.varying = request.varying;
+  options.normalize = request.normalize;
   TENON_ASSIGN_OR_RETURN(program, contraction::LowerProgram(expression, path, sliced, options));
   first_group = request.first_group;
   last_group = request.last_group == 0 ? program->n_groups() : request.last_group;
@@ -280,10 +281,24 @@ int64_t ContractionJob::Impl::SlicesInRange() const {
 }
 
 absl::Status ContractionJob::Impl::RunOneGroup(Lane& lane, int worker, int64_t group,
-                                               void* partial_sum) {
+                                               void* partial_sum, int64_t* group_exponent) {
   int64_t block, first, last;
   GroupRange(group, &block, &first, &last);
-  return lane.execution->RunGroup(worker, block, first, last, partial_sum);
+  return lane.execution->RunGroup(worker, block, first, last, partial_sum, group_exponent);
+}
+
+// The only group of the only block: its partial sum is the result.
+absl::Status ContractionJob::Impl::RunInPlace(void* result) {
+  int64_t sum_exponent = 0;
+  TENON_RETURN_IF_ERROR(RunOneGroup(lanes.front(), 0, first_group, result, &sum_exponent));
+  if (request.normalize) {
+    const int64_t count = program->descriptor().block_elements;
+    exponent =
+        ResultExponent(dtype, result, count, ScaleToUnit(dtype, result, sum_exponent, count));
+  }
+  report.slices_done += SlicesInRange();
+  ++lanes.front().groups_done;
+  return absl::OkStatus();
 }
 
 // One run over the groups: what its workers share.
@@ -301,7 +316,9 @@ class ContractionJob::Impl::GroupRun {
     OrderedSum::Claim claim;
     while (sum_.Next(&claim)) {
       absl::Status done = job_.cancel->Check();
-      if (done.ok()) done = job_.RunOneGroup(lane, worker, claim.group, claim.partial_sum);
+      if (done.ok()) {
+        done = job_.RunOneGroup(lane, worker, claim.group, claim.partial_sum, &claim.exponent);
+      }
       if (!done.ok()) {
         sum_.Stop();
         std::lock_guard lock(mutex_);
@@ -314,6 +331,8 @@ class ContractionJob::Impl::GroupRun {
   }
 
   absl::Status status() const { return status_; }
+  // Once no worker is left and none has failed.
+  int64_t FinishResult() { return sum_.FinishResult(); }
   int64_t slices_done() const { return now_.slices_done; }
 
  private:
@@ -366,6 +385,7 @@ absl::Status ContractionJob::Impl::RunGroups(void* result, const ProgressFn& pro
     }
     run.Work(lanes.front(), 0);
   }
+  if (request.normalize && run.status().ok()) exponent = run.FinishResult();
   memory->Release(sum_memory, sum_bytes);
   report.slices_done += run.slices_done();
   return run.status();
@@ -413,6 +433,13 @@ int ContractionJob::threads() const { return impl_->threads; }
 
 contraction::PathCost ContractionJob::cost() const {
   return contraction::ComputeCost(impl_->expression, impl_->path, impl_->sliced);
+}
+
+std::optional<int64_t> ContractionJob::exponent() const { return impl_->exponent; }
+
+std::optional<double> ContractionJob::log10_scale() const {
+  if (!impl_->exponent.has_value()) return std::nullopt;
+  return Log10OfPowerOfTwo(*impl_->exponent);
 }
 
 std::string ContractionJob::fingerprint() const {
@@ -483,13 +510,7 @@ absl::Status ContractionJob::RunSet(const std::vector<const void*>& varying, voi
   }
   absl::Status status;
   if (impl_->WritesInPlace()) {
-    int64_t block, first, last;
-    impl_->GroupRange(impl_->first_group, &block, &first, &last);
-    status = impl_->RunOneGroup(impl_->lanes.front(), 0, impl_->first_group, result);
-    if (status.ok()) {
-      impl_->report.slices_done += last - first;
-      ++impl_->lanes.front().groups_done;
-    }
+    status = impl_->RunInPlace(result);
   } else {
     if (impl_->last_group - impl_->first_group < impl_->program->n_groups()) {
       std::memset(result, 0, impl_->plan.results);
@@ -503,60 +524,6 @@ absl::Status ContractionJob::RunSet(const std::vector<const void*>& varying, voi
              ? impl_->cancel->Check()
              : status;
 }
-
-namespace {
-
-// Real operations of one run: 2 per multiply-add (complex: 8), 1 per element that is summed
-// (complex: 2).
-double StepFlops(const tenon_step& step, DType dtype) {
-  double iterations = 1;
-  const int n_modes = step.n_batch + step.n_m + step.n_n + step.n_k;
-  for (int i = 0; i < n_modes; ++i) iterations *= static_cast<double>(step.modes[i].extent);
-  if (step.kind == TENON_STEP_CONTRACT) return iterations * (IsComplex(dtype) ? 8 : 2);
-  return step.n_k == 0 ? 0 : iterations * (IsComplex(dtype) ? 2 : 1);
-}
-
-// Adds what the steps did to the figures of their kernels.
-void AddWork(const tenon_run_statistics& statistics, const Compiled& compiled,
-             const Program& program, std::vector<ContractionReport::Kernel>& kernels) {
-  if (statistics.step_runs == nullptr) return;
-  const tenon_compiled_info& info = compiled.info();
-  for (int i = 0; i < info.n_steps; ++i) {
-    const auto kernel = std::find_if(kernels.begin(), kernels.end(), [&](const auto& candidate) {
-      return candidate.name == info.kernels[i];
-    });
-    const double runs = static_cast<double>(statistics.step_runs[i]);
-    kernel->runs += statistics.step_runs[i];
-    kernel->flops += runs * StepFlops(program.descriptor().steps[i], program.output_spec().dtype);
-    if (statistics.step_seconds == nullptr) continue;
-    kernel->seconds = kernel->seconds.value_or(0) + statistics.step_seconds[i];
-  }
-}
-
-// The kernels of a compiled program, by name, most used first.
-std::vector<ContractionReport::Kernel> KernelsOf(const Compiled& compiled, const Program& program) {
-  const tenon_compiled_info& info = compiled.info();
-  std::map<std::string, ContractionReport::Kernel> by_name;
-  for (int i = 0; i < info.n_steps; ++i) {
-    ContractionReport::Kernel& kernel = by_name[info.kernels[i]];
-    kernel.name = info.kernels[i];
-    kernel.kind = program.descriptor().steps[i].kind == TENON_STEP_CONTRACT ? "contract" : "unary";
-    ++kernel.steps;
-    const std::string refusal = info.refusals == nullptr ? "" : info.refusals[i];
-    if (refusal.empty()) continue;
-    if (std::find(kernel.refusals.begin(), kernel.refusals.end(), refusal) ==
-        kernel.refusals.end()) {
-      kernel.refusals.push_back(refusal);
-    }
-  }
-  std::vector<ContractionReport::Kernel> kernels;
-  for (auto& [name, kernel] : by_name) kernels.push_back(std::move(kernel));
-  std::stable_sort(kernels.begin(), kernels.end(),
-                   [](const auto& a, const auto& b) { return a.steps > b.steps; });
-  return kernels;
-}
-
-}  // namespace
 
 ContractionJob::Progress ContractionJob::NothingDone() const { return impl_->NothingDone(); }
 

@@ -30,6 +30,7 @@ struct ContractionRequest {
   std::vector<bool> varying;         // per operand; empty: none
   std::optional<DType> dtype;        // compute type; default: the promoted type of the operands
   bool accumulate_double = false;
+  bool normalize = false;           // results are mantissas, see ContractionJob::exponent
   std::optional<PathSteps> path;    // absent: planned by the engine
   std::vector<std::string> sliced;  // goes with `path`
   // Whether indices may be sliced to meet the two limits below, when `sliced` is empty.
@@ -133,6 +134,16 @@ class ContractionJob {
   // be asked for its report.
   absl::Status RunSet(const std::vector<const void*>& varying, void* result,
                       const ProgressFn& progress);
+  // With normalize, of the latest result: the true one is `result` * 2^exponent. Its largest finite
+  // magnitude (of complex numbers: of their parts) is in [0.5, 1); kNoExponent (see
+  // backends/core/binary_scale.h) when all of it is zero; 0 when no finite element differs from
+  // zero but some are NaN or infinite. Absent without normalize, and before the first set.
+  //
+  // No step over- or underflows as a whole. Elements that are smaller than the largest of their own
+  // tensor by about half the element type's range may still underflow.
+  std::optional<int64_t> exponent() const;
+  // The same as a power of ten: exponent * log10(2), -infinity for a zero result.
+  std::optional<double> log10_scale() const;
   // Whether work is complete when a call returns (timing scope 1, on all providers); before Start
   // that is not known and false.
   bool host_timed() const;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/core/binary_scale.h"
+
 namespace tenon::schedule {
 namespace {
 
@@ -12,26 +14,34 @@ struct Element {
   std::byte bytes[kBytes];
 };
 
-template <typename T>
-void PlaceAxis(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides, size_t axis,
-               const T*& block, T* result) {
-  if (axis == shape.size()) {
-    *result = *block++;
-    return;
-  }
-  if (axis + 1 == shape.size()) {
-    const int64_t stride = strides[axis];
-    if (stride == 1) {
-      std::copy(block, block + shape[axis], result);
-    } else {
-      for (int64_t i = 0; i < shape[axis]; ++i) result[i * stride] = block[i];
-    }
-    block += shape[axis];
+// Calls `run(position in the block, offset in the result, count, stride)` for every run along the
+// block's last axis.
+template <typename Run>
+void ForEachRun(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides, size_t axis,
+                int64_t& position, int64_t offset, const Run& run) {
+  if (axis + 1 >= shape.size()) {
+    const int64_t count = shape.empty() ? 1 : shape.back();
+    run(position, offset, count, strides.empty() ? 1 : strides.back());
+    position += count;
     return;
   }
   for (int64_t i = 0; i < shape[axis]; ++i) {
-    PlaceAxis(shape, strides, axis + 1, block, result + i * strides[axis]);
+    ForEachRun(shape, strides, axis + 1, position, offset + i * strides[axis], run);
   }
+}
+
+template <typename T>
+void PlaceElements(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides,
+                   int64_t offset, const T* block, T* result) {
+  int64_t position = 0;
+  ForEachRun(shape, strides, 0, position, offset,
+             [&](int64_t from, int64_t to, int64_t count, int64_t stride) {
+               if (stride == 1) {
+                 std::copy(block + from, block + from + count, result + to);
+               } else {
+                 for (int64_t i = 0; i < count; ++i) result[to + i * stride] = block[from + i];
+               }
+             });
 }
 
 template <typename T>
@@ -39,6 +49,12 @@ void AddElements(std::byte* left, const std::byte* right, int64_t count) {
   T* target = reinterpret_cast<T*>(left);
   const T* source = reinterpret_cast<const T*>(right);
   for (int64_t i = 0; i < count; ++i) target[i] += source[i];
+}
+
+// Blocks that the groups [first, last) belong to.
+int64_t BlocksOf(const contraction::Program& program, int64_t first, int64_t last) {
+  if (first >= last) return 0;
+  return (last - 1) / program.groups_per_block() - first / program.groups_per_block() + 1;
 }
 
 // Levels of the tree over `groups` leaves: sums of 1, 2, 4, ... groups.
@@ -53,7 +69,7 @@ int Levels(int64_t groups) {
 void PlaceBlock(DType dtype, const std::vector<int64_t>& shape, const std::vector<int64_t>& strides,
                 int64_t offset, const void* block, void* result) {
   const auto place = [&]<typename T>(const T* source) {
-    PlaceAxis(shape, strides, 0, source, static_cast<T*>(result) + offset);
+    PlaceElements(shape, strides, offset, source, static_cast<T*>(result));
   };
   switch (DTypeSize(dtype)) {
     case 4:
@@ -65,9 +81,37 @@ void PlaceBlock(DType dtype, const std::vector<int64_t>& shape, const std::vecto
   }
 }
 
+void ScalePlacedBlock(DType dtype, const std::vector<int64_t>& shape,
+                      const std::vector<int64_t>& strides, int64_t offset, int64_t shift,
+                      void* result) {
+  int64_t position = 0;
+  auto* bytes = static_cast<std::byte*>(result);
+  ForEachRun(shape, strides, 0, position, offset,
+             [&](int64_t, int64_t to, int64_t count, int64_t stride) {
+               ScaleStrided(dtype, bytes + to * DTypeSize(dtype), count, stride, shift);
+             });
+}
+
+int64_t ResultExponent(DType dtype, const void* result, int64_t count, int64_t exponent) {
+  if (exponent != kNoExponent) return exponent;
+  return HasNonZero(dtype, result, count) ? 0 : kNoExponent;
+}
+
 int64_t OrderedSum::BuffersNeeded(const contraction::Program& program, int64_t first, int64_t last,
                                   int window) {
   return window + Levels(std::min(last - first, program.groups_per_block()));
+}
+
+int64_t OrderedSum::BytesNeeded(const contraction::Program& program, int64_t first, int64_t last,
+                                int window, int64_t limit) {
+  const tenon_program& descriptor = program.descriptor();
+  const __int128 block =
+      __int128{descriptor.block_elements} * DTypeSize(program.output_spec().dtype);
+  __int128 bytes = block * BuffersNeeded(program, first, last, window);
+  if (descriptor.normalize != 0) {
+    bytes += __int128{BlocksOf(program, first, last)} * static_cast<int64_t>(sizeof(int64_t));
+  }
+  return static_cast<int64_t>(std::min<__int128>(bytes, limit));
 }
 
 bool OrderedSum::IsNode(int64_t first, int64_t last, int64_t groups) {
@@ -89,9 +133,15 @@ OrderedSum::OrderedSum(const contraction::Program& program, int64_t first, int64
       finished_(window, false) {
   const int64_t block_bytes = program.descriptor().block_elements * DTypeSize(dtype_);
   auto* next = static_cast<std::byte*>(memory);
+  if (normalizes()) {
+    const int64_t blocks = BlocksOf(program, first, last);
+    block_exponents_ = reinterpret_cast<int64_t*>(next);
+    std::fill_n(block_exponents_, blocks, kNoExponent);
+    next += blocks * static_cast<int64_t>(sizeof(int64_t));
+  }
   const int64_t levels = BuffersNeeded(program, first, last, window) - window;
-  for (int i = 0; i < window; ++i, next += block_bytes) slots_.push_back(next);
-  for (int64_t i = 0; i < levels; ++i, next += block_bytes) levels_.push_back(next);
+  for (int i = 0; i < window; ++i, next += block_bytes) slots_.push_back({next, 0});
+  for (int64_t i = 0; i < levels; ++i, next += block_bytes) levels_.push_back({next, 0});
   occupied_.resize(levels, false);
 }
 
@@ -101,13 +151,14 @@ bool OrderedSum::Next(Claim* claim) {
               [&] { return stopped_ || claimed_ >= last_ || claimed_ < combined_ + window_; });
   if (stopped_ || claimed_ >= last_) return false;
   claim->group = claimed_++;
-  claim->partial_sum = slots_[(claim->group - first_) % window_];
+  claim->partial_sum = slots_[(claim->group - first_) % window_].data;
   return true;
 }
 
 void OrderedSum::Finish(const Claim& claim) {
   std::unique_lock lock(mutex_);
   finished_[(claim.group - first_) % window_] = true;
+  slots_[(claim.group - first_) % window_].exponent = claim.exponent;
   // One thread at a time combines; it takes along what others finish meanwhile.
   if (combining_) return;
   combining_ = true;
@@ -129,19 +180,25 @@ void OrderedSum::Stop() {
   freed_.notify_all();
 }
 
-void OrderedSum::Add(std::byte* left, const std::byte* right) const {
-  const int64_t count = program_.descriptor().block_elements * (IsComplex(dtype_) ? 2 : 1);
+void OrderedSum::Add(Sum& left, const Sum& right) const {
+  const int64_t elements = program_.descriptor().block_elements;
+  if (normalizes()) {
+    left.exponent =
+        AddScaled(dtype_, left.data, left.exponent, right.data, right.exponent, elements);
+    return;
+  }
+  const int64_t count = elements * (IsComplex(dtype_) ? 2 : 1);
   if (dtype_ == DType::kFloat32 || dtype_ == DType::kComplex64) {
-    AddElements<float>(left, right, count);
+    AddElements<float>(left.data, right.data, count);
   } else {
-    AddElements<double>(left, right, count);
+    AddElements<double>(left.data, right.data, count);
   }
 }
 
 // A binary counter over buffers: two sums of 2^l groups make one of 2^(l+1), the earlier on the
 // left. Buffers are swapped, never copied. At a block's end what is left is added right to left.
 void OrderedSum::Combine(int64_t group) {
-  std::byte*& slot = slots_[(group - first_) % window_];
+  Sum& slot = slots_[(group - first_) % window_];
   size_t level = 0;
   for (; occupied_[level]; ++level) {
     Add(levels_[level], slot);
@@ -153,15 +210,38 @@ void OrderedSum::Combine(int64_t group) {
 
   const bool last_of_block = group + 1 == last_ || (group + 1) % program_.groups_per_block() == 0;
   if (!last_of_block) return;
-  std::byte* sum = nullptr;
+  const Sum* sum = nullptr;
   for (size_t l = 0; l < levels_.size(); ++l) {
     if (!occupied_[l]) continue;
-    if (sum != nullptr) Add(levels_[l], sum);
-    sum = levels_[l];
+    if (sum != nullptr) Add(levels_[l], *sum);
+    sum = &levels_[l];
     occupied_[l] = false;
   }
-  PlaceBlock(dtype_, program_.block_shape(), program_.block_strides(),
-             program_.BlockOffset(group / program_.groups_per_block()), sum, result_);
+  Place(group / program_.groups_per_block(), *sum);
+}
+
+void OrderedSum::Place(int64_t block, Sum sum) {
+  if (normalizes()) {
+    block_exponents_[block - first_ / program_.groups_per_block()] =
+        ScaleToUnit(dtype_, sum.data, sum.exponent, program_.descriptor().block_elements);
+  }
+  PlaceBlock(dtype_, program_.block_shape(), program_.block_strides(), program_.BlockOffset(block),
+             sum.data, result_);
+}
+
+int64_t OrderedSum::FinishResult() {
+  const int64_t blocks = BlocksOf(program_, first_, last_);
+  int64_t common = kNoExponent;
+  for (int64_t i = 0; i < blocks; ++i) common = std::max(common, block_exponents_[i]);
+  const int64_t first_block = first_ / program_.groups_per_block();
+  for (int64_t i = 0; i < blocks; ++i) {
+    const int64_t exponent = block_exponents_[i];
+    if (exponent == kNoExponent || exponent == common) continue;
+    ScalePlacedBlock(dtype_, program_.block_shape(), program_.block_strides(),
+                     program_.BlockOffset(first_block + i), exponent - common, result_);
+  }
+  const tenon_program& descriptor = program_.descriptor();
+  return ResultExponent(dtype_, result_, descriptor.block_elements * descriptor.n_blocks, common);
 }
 
 }  // namespace tenon::schedule

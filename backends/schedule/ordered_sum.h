@@ -18,29 +18,46 @@ namespace tenon::schedule {
 void PlaceBlock(DType dtype, const std::vector<int64_t>& shape, const std::vector<int64_t>& strides,
                 int64_t offset, const void* block, void* result);
 
+// Multiplies the elements of `result` that PlaceBlock would write by 2^shift.
+void ScalePlacedBlock(DType dtype, const std::vector<int64_t>& shape,
+                      const std::vector<int64_t>& strides, int64_t offset, int64_t shift,
+                      void* result);
+
+// The exponent to report of a complete result: `exponent`, or 0 when that is kNoExponent but the
+// result holds NaN or infinities, which no power of two changes.
+int64_t ResultExponent(DType dtype, const void* result, int64_t count, int64_t exponent);
+
 // A window of buffers for partial sums. Groups are claimed in order, each gets a buffer, and
 // finished ones are combined in group order: the sum of the groups [a, b) of a block is the sum of
 // [a, m) and [m, b) with m - a the largest power of two below b - a. So the bits do not depend on
 // who finishes when, and ranges that are nodes of this tree can be summed elsewhere. At most
 // `window` groups lie between the oldest unfinished one and the newest claimed one. Thread-safe.
+//
+// Where the program normalises, every sum has its exponent (see backends/core/binary_scale.h), and
+// the same tree is formed of pairs.
 class OrderedSum {
  public:
   // Buffers of one block each that a sum over [first, last) with this window needs.
   static int64_t BuffersNeeded(const contraction::Program& program, int64_t first, int64_t last,
                                int window);
+  // Bytes of all memory that a sum needs: the buffers, and for programs that normalise the
+  // exponents of the blocks. At most `limit`.
+  static int64_t BytesNeeded(const contraction::Program& program, int64_t first, int64_t last,
+                             int window, int64_t limit);
 
   // Whether the sum over [first, last) is a node of the tree over `groups` groups: a power of two
   // of groups at a multiple of it, or the rest on the right of one.
   static bool IsNode(int64_t first, int64_t last, int64_t groups);
 
-  // Groups [first, last) of `program`; `memory` holds BuffersNeeded() blocks; `result` is the full
-  // output, of which every block in the range is written completely.
+  // Groups [first, last) of `program`; `memory` holds BytesNeeded() and is aligned to 8; `result`
+  // is the full output, of which every block in the range is written completely.
   OrderedSum(const contraction::Program& program, int64_t first, int64_t last, int window,
              void* memory, void* result);
 
   struct Claim {
     int64_t group = 0;
     void* partial_sum = nullptr;
+    int64_t exponent = 0;  // of the partial sum: to be set where the program normalises
   };
   // The next group, waiting for a buffer; false when none is left or after Stop.
   bool Next(Claim* claim);
@@ -48,10 +65,21 @@ class OrderedSum {
   void Finish(const Claim& claim);
   // Makes Next return false to everybody.
   void Stop();
+  // Once all groups are finished: brings the blocks in the range to one exponent and returns it;
+  // the largest finite magnitude of the result (of complex numbers: of their parts) is in [0.5, 1)
+  // then. Only where the program normalises; the result outside the range must be zero.
+  int64_t FinishResult();
 
  private:
+  struct Sum {
+    std::byte* data = nullptr;
+    int64_t exponent = 0;
+  };
+
+  bool normalizes() const { return program_.descriptor().normalize != 0; }
   void Combine(int64_t group);
-  void Add(std::byte* left, const std::byte* right) const;  // left += right
+  void Add(Sum& left, const Sum& right) const;  // left += right
+  void Place(int64_t block, Sum sum);
 
   const contraction::Program& program_;
   const DType dtype_;
@@ -62,10 +90,11 @@ class OrderedSum {
   std::condition_variable freed_;
   int64_t claimed_, combined_;  // next group to claim; groups below it are in the tree
   bool combining_ = false, stopped_ = false;
-  std::vector<bool> finished_;      // per window slot
-  std::vector<std::byte*> slots_;   // per window slot, its buffer
-  std::vector<std::byte*> levels_;  // per tree level, a buffer: sums of 2^level groups
-  std::vector<bool> occupied_;      // per tree level; only the combining thread touches it
+  std::vector<bool> finished_;          // per window slot
+  std::vector<Sum> slots_;              // per window slot, its buffer
+  std::vector<Sum> levels_;             // per tree level, a buffer: sums of 2^level groups
+  std::vector<bool> occupied_;          // per tree level; only the combining thread touches it
+  int64_t* block_exponents_ = nullptr;  // per block in the range, where the program normalises
 };
 
 }  // namespace tenon::schedule

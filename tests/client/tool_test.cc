@@ -7,7 +7,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 
 #include "backends/core/npy.h"
@@ -59,8 +61,9 @@ class ToolTest : public ::testing::Test {
 };
 
 // Answers every contraction with the first operand's bytes.
-FakeServer::Script EchoContract(v1::ContractHeader* header) {
-  return {.contract = [header](grpc::ServerContext*, ContractServerStream* stream) {
+FakeServer::Script EchoContract(v1::ContractHeader* header,
+                                std::optional<double> log10_scale = std::nullopt) {
+  return {.contract = [header, log10_scale](grpc::ServerContext*, ContractServerStream* stream) {
     v1::ContractRequest frame;
     stream->Read(&frame);
     *header = frame.header();
@@ -71,6 +74,7 @@ FakeServer::Script EchoContract(v1::ContractHeader* header) {
     v1::ContractResult* result = answer.mutable_single()->add_results();
     *result->mutable_spec() = operand.spec();
     result->set_inline_data(operand.inline_data());
+    if (log10_scale.has_value()) result->set_log10_scale(*log10_scale);
     result->mutable_report()->set_result_bytes(static_cast<int64_t>(operand.inline_data().size()));
     answer.mutable_single()->mutable_report()->set_sets(1);
     answer.mutable_single()->mutable_report()->mutable_timing()->set_execution_seconds(0.25);
@@ -205,6 +209,46 @@ TEST_F(ToolTest, ChecksAgainstReferences) {
     EXPECT_EQ(result.code, kExitUsage);
     EXPECT_EQ(result.out, "");
   }
+}
+
+TEST_F(ToolTest, PrintsMantissaAndPowerOfTen) {
+  v1::ContractHeader header;
+  FakeServer server(EchoContract(&header, 6020.5999132796237));  // 2^20000
+  const std::string a = WriteNpy("a.npy", MakeTensor({}, {0.5}));
+  Result result = RunWith({"contract", "->", a, "--server", server.address(), "--normalize"});
+  ASSERT_EQ(result.code, kExitOk) << result.err;
+  EXPECT_TRUE(header.execution().normalize());
+  EXPECT_THAT(result.out, HasSubstr("0.5\ntimes 10 to the power 6020.5999132796"));
+  EXPECT_THAT(result.out, HasSubstr("log10 of the magnitude: 6020.298883283"));
+  result = RunWith({"contract", "->", a, "--server", server.address(), "--normalize", "--json"});
+  ASSERT_EQ(result.code, kExitOk) << result.err;
+  const json answer = json::parse(result.out);
+  EXPECT_EQ(answer["value"], 0.5);
+  EXPECT_EQ(answer["log10_scale"], 6020.5999132796237);
+  result = RunWith({"contract", "->", a, "--server", server.address()});
+  EXPECT_FALSE(header.execution().normalize());
+}
+
+TEST_F(ToolTest, PrintsTheScaleOfZero) {
+  v1::ContractHeader header;
+  FakeServer server(EchoContract(&header, -std::numeric_limits<double>::infinity()));
+  const std::string a = WriteNpy("a.npy", MakeTensor({}, {0}));
+  Result result = RunWith({"contract", "->", a, "--server", server.address(), "--normalize"});
+  ASSERT_EQ(result.code, kExitOk) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("log10 of the magnitude: -inf"));
+  result = RunWith({"contract", "->", a, "--server", server.address(), "--normalize", "--json"});
+  EXPECT_TRUE(json::parse(result.out)["log10_scale"].is_null());
+}
+
+TEST_F(ToolTest, ChecksTheTrueValueOfANormalisedResult) {
+  v1::ContractHeader header;
+  FakeServer server(EchoContract(&header, 0.90308998699194354));  // 2^3
+  const std::string a = WriteNpy("a.npy", MakeTensor({}, {0.75}));
+  const std::string reference =
+      WriteText("ref.json", R"({"->": {"float64": {"shape": [], "max_abs": 6, "values": [6]}}})");
+  const Result result = RunWith(
+      {"contract", "->", a, "--server", server.address(), "--normalize", "--check", reference});
+  EXPECT_EQ(result.code, kExitOk) << result.out;
 }
 
 TEST_F(ToolTest, RefusalsExitWithThree) {

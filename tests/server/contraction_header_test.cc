@@ -222,8 +222,12 @@ std::vector<BadHeader> BadExecutions() {
        "INVALID_ARGUMENT BAD_PARAMETER header.execution.memory_budget_bytes"},
       {"MemoryBudgetTooSmall", [](H* h) { h->mutable_execution()->set_memory_budget_bytes(1); },
        "RESOURCE_EXHAUSTED EXCEEDS_MEMORY_BUDGET header.execution.memory_budget_bytes"},
-      {"Normalize", [](H* h) { h->mutable_execution()->set_normalize(true); },
-       "UNIMPLEMENTED NOT_IMPLEMENTED header.execution.normalize"},
+      {"NormalizeElsewhere",
+       [](H* h) {
+         h->mutable_execution()->set_normalize(true);
+         h->mutable_execution()->add_providers("fake");
+       },
+       "UNIMPLEMENTED UNSUPPORTED_BY_PROVIDER header.execution.normalize"},
       {"SeveralProvidersDeterministic",
        [](H* h) {
          h->mutable_execution()->add_providers("cpu");

@@ -102,6 +102,7 @@ class AnswerReader {
     received.in_line = result.has_inline_data();
     received.bytes = result.inline_data();
     received.report = result.report();
+    if (result.has_log10_scale()) received.log10_scale = result.log10_scale();
     Expect(result.has_report() == result.has_inline_data(), "result with or without report");
     open_ = !result.has_inline_data();
   }

@@ -63,6 +63,7 @@ struct ReceivedResult {
   v1::TensorSpec spec;
   std::string bytes;
   v1::SetReport report;
+  std::optional<double> log10_scale;
   bool in_line = false;  // stood in the frame `result`
   int chunks = 0;
   int checked_chunks = 0;  // that carry the right checksum

@@ -24,26 +24,37 @@ bool Advance(const Values& sizes, Values& values) {
   return false;
 }
 
-}  // namespace
-
-std::vector<std::complex<double>> NaiveEinsum(
-    const Network& network, const std::vector<std::vector<std::complex<double>>>& operands) {
+template <typename Real>
+std::vector<std::complex<Real>> Evaluate(
+    const Network& network, const std::vector<std::vector<std::complex<Real>>>& operands) {
   int64_t elements = 1;
   for (const std::string& name : network.output) elements *= network.sizes.at(name);
-  std::vector<std::complex<double>> result(elements);
+  std::vector<std::complex<Real>> result(elements);
   Values values;
   for (const auto& [name, size] : network.sizes) {
     if (size == 0) return result;  // the sum over nothing
     values[name] = 0;
   }
   do {
-    std::complex<double> product = 1;
+    std::complex<Real> product = 1;
     for (size_t k = 0; k < operands.size(); ++k) {
       product *= operands[k].at(Position(network.inputs[k], network.sizes, values));
     }
     result[Position(network.output, network.sizes, values)] += product;
   } while (Advance(network.sizes, values));
   return result;
+}
+
+}  // namespace
+
+std::vector<std::complex<double>> NaiveEinsum(
+    const Network& network, const std::vector<std::vector<std::complex<double>>>& operands) {
+  return Evaluate(network, operands);
+}
+
+std::vector<std::complex<long double>> ExtendedEinsum(
+    const Network& network, const std::vector<std::vector<std::complex<long double>>>& operands) {
+  return Evaluate(network, operands);
 }
 
 }  // namespace tenon::testing

@@ -16,6 +16,10 @@ namespace tenon::testing {
 std::vector<std::complex<double>> NaiveEinsum(
     const Network& network, const std::vector<std::vector<std::complex<double>>>& operands);
 
+// The same in extended precision, whose range is 10^(+-4932).
+std::vector<std::complex<long double>> ExtendedEinsum(
+    const Network& network, const std::vector<std::vector<std::complex<long double>>>& operands);
+
 }  // namespace tenon::testing
 
 #endif  // TENON_TESTS_SUPPORT_NAIVE_EINSUM_H_

@@ -1,7 +1,10 @@
 #include <chrono>
+#include <cmath>
+#include <limits>
 #include <sstream>
 #include <utility>
 
+#include "backends/core/binary_scale.h"
 #include "backends/core/error.h"
 #include "backends/core/npy.h"
 #include "client/cpp/tool/check.h"
@@ -37,6 +40,26 @@ std::optional<double> Fraction(const v1::ContractProgress& progress) {
   return progress.flops_done() / progress.flops_total();
 }
 
+// Of a scalar.
+double Log10Magnitude(const client::ContractResult& result) {
+  const absl::StatusOr<Tensor> wide = ConvertTensor(result.tensor, DType::kComplex128);
+  if (!wide.ok()) return std::numeric_limits<double>::quiet_NaN();
+  const auto* parts = wide->buffer.as<double>();
+  const double mantissa = std::log10(std::hypot(parts[0], parts[1]));
+  return std::isinf(mantissa) ? mantissa : mantissa + *result.log10_scale;
+}
+
+// The result without its scale, which is a power of two; it over- or underflows if it must.
+absl::StatusOr<Tensor> Unscaled(const client::ContractResult& result) {
+  TENON_ASSIGN_OR_RETURN(Tensor tensor, result.tensor.Clone());
+  const double log10 = result.log10_scale.value_or(0);
+  if (!std::isfinite(log10) || log10 == 0) return tensor;
+  TENON_ASSIGN_OR_RETURN(const int64_t count, CheckedElementCount(tensor.spec.shape));
+  ScaleByPowerOfTwo(tensor.spec.dtype, tensor.buffer.data(), tensor.buffer.data(), count,
+                    std::llround(log10 / std::log10(2.0)));
+  return tensor;
+}
+
 absl::Status PrintJson(const client::ContractOutcome& outcome, double client_seconds,
                        const Arguments& arguments, std::ostream* out) {
   const client::ContractResult& result = outcome.results[0];
@@ -61,15 +84,19 @@ void PrintText(const client::ContractOutcome& outcome, const Arguments& argument
     *out << FormatTensor(result.tensor) << "\n";
     if (result.log10_scale.has_value()) {
       *out << "times 10 to the power " << FormatNumber(*result.log10_scale, 17) << "\n";
+      if (result.tensor.spec.shape.empty()) {
+        *out << "log10 of the magnitude: " << FormatNumber(Log10Magnitude(result), 17) << "\n";
+      }
     }
   }
   *out << FormatReport(outcome.report);
 }
 
 // Prints how the result compares; false when it does not pass.
-absl::StatusOr<bool> Check(const std::string& path, const std::string& name, const Tensor& result,
-                           std::ostream* out) {
-  TENON_ASSIGN_OR_RETURN(const CheckOutcome outcome, CheckResult(path, name, result));
+absl::StatusOr<bool> Check(const std::string& path, const std::string& name,
+                           const client::ContractResult& result, std::ostream* out) {
+  TENON_ASSIGN_OR_RETURN(const Tensor tensor, Unscaled(result));
+  TENON_ASSIGN_OR_RETURN(const CheckOutcome outcome, CheckResult(path, name, tensor));
   if (!outcome.reference.empty()) *out << outcome.reference << "  (reference)\n";
   *out << StrCat(
       outcome.passed() ? "agrees" : "DISAGREES", " with the reference: ", outcome.compared,
@@ -102,9 +129,9 @@ absl::StatusOr<int> Run(const Arguments& arguments, const Session& session) {
   const auto start = std::chrono::steady_clock::now();
   TENON_ASSIGN_OR_RETURN(const client::ContractOutcome outcome, Call(input, arguments, session));
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  const Tensor& tensor = outcome.results[0].tensor;
+  const client::ContractResult& result = outcome.results[0];
   if (const auto path = arguments.Get("output")) {
-    TENON_RETURN_IF_ERROR(WriteNpyFile(*path, tensor));
+    TENON_RETURN_IF_ERROR(WriteNpyFile(*path, result.tensor));
   }
   const bool json = arguments.Has("json");
   if (json) {
@@ -114,7 +141,7 @@ absl::StatusOr<int> Run(const Arguments& arguments, const Session& session) {
   }
   if (!reference.has_value()) return kExitOk;
   TENON_ASSIGN_OR_RETURN(const bool passed,
-                         Check(*reference, input.name, tensor, json ? session.err : session.out));
+                         Check(*reference, input.name, result, json ? session.err : session.out));
   return passed ? kExitOk : kExitCheckFailed;
 }
 
@@ -132,11 +159,13 @@ CommandSpec ContractSpec() {
       "Exit codes: 0 success, 1 --check failed, 2 usage or input, 3 the server refused,\n"
       "4 the server can't be reached, 130 interrupted.";
   spec.options = NetworkOptions();
-  spec.options.push_back({"output", "FILE.npy", "Write the result to a file."});
+  spec.options.push_back(
+      {"output", "FILE.npy", "Write the result to a file; with --normalize without its scale."});
   spec.options.push_back(
       {"json", "",
        "Print one JSON object: 'value' (row-major nested lists, complex numbers as [re, im], NaN "
-       "and infinity as null) and 'report'."});
+       "and infinity as null), with --normalize 'log10_scale' (null for a zero result), and "
+       "'report'."});
   spec.options.push_back({"no-value", "", "Print the report alone."});
   spec.options.push_back({"check", "REFERENCE.json",
                           "Compare with the reference of the network's name in this file; with "

@@ -230,7 +230,10 @@ std::vector<Option> NetworkOptions() {
       {"search-trials", "N", "Trials to search for a path; the plan then depends on nothing else."},
       {"slice-groups", "A:B", "Only the partial sum of the slice groups from A to before B."},
       {"deterministic", "", "Pin which provider does which slices."},
-      {"normalize", "", "Rescale intermediates; the result then has a power of ten beside it."},
+      {"normalize", "",
+       "Rescale intermediates, so that none over- or underflows; the result then has a power of "
+       "ten "
+       "beside it."},
       {"fingerprint", "TEXT", "Refuse to run any other program than this one."},
   };
 }

@@ -44,6 +44,7 @@ TEST(FingerprintProgram, DependsOnEverythingThatDecidesBits) {
       },
       [](Case& c) { c.options.dtype = DType::kFloat32; },
       [](Case& c) { c.options.accumulate_double = true; },
+      [](Case& c) { c.options.normalize = true; },
   };
   std::set<std::string> fingerprints;
   for (const auto& change : changes) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <complex>
 #include <cstring>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "backends/contraction/expression.h"
 #include "backends/contraction/path.h"
 #include "backends/contraction/program.h"
+#include "backends/core/binary_scale.h"
 
 namespace tenon::schedule {
 namespace {
@@ -24,7 +26,7 @@ using contraction::Program;
 // The sum over `s` of x[s, r] w[s, r] for every r, with `groups` slices of s, one group each, for
 // each of `blocks` values of the sliced output index o.
 std::shared_ptr<const Program> MakeProgram(int64_t groups, int64_t blocks, DType dtype,
-                                           int64_t block_elements = 3) {
+                                           int64_t block_elements = 3, bool normalize = false) {
   Network network;
   network.inputs = {{"s", "o", "r"}, {"s", "r"}};
   network.output = {"r", "o"};
@@ -35,6 +37,7 @@ std::shared_ptr<const Program> MakeProgram(int64_t groups, int64_t blocks, DType
   EXPECT_TRUE(sliced.ok()) << sliced.status();
   contraction::LoweringOptions options;
   options.dtype = dtype;
+  options.normalize = normalize;
   auto program =
       contraction::LowerProgram(*expression, contraction::Path{{{0, 1}}}, *sliced, options);
   EXPECT_TRUE(program.ok()) << program.status();
@@ -118,6 +121,59 @@ TEST(OrderedSum, NodesAddUpToTheWhole) {
   const auto middle = Sum(*program, 4, 6, 2, 1);
   const auto right = Sum(*program, 6, 7, 1, 1);
   for (size_t e = 0; e < 3; ++e) EXPECT_EQ(left[e] + (middle[e] + right[e]), whole[e]);
+}
+
+// The same tree of pairs of mantissas and exponents.
+int64_t ScaledTreeSum(int64_t a, int64_t b, int64_t offset, std::vector<float>& sum) {
+  if (b - a == 1) {
+    for (int64_t e = 0; e < 3; ++e) sum[static_cast<size_t>(e)] = PartialSum(offset + a, e);
+    return 50 * ((offset + a) % 7);
+  }
+  int64_t half = 1;
+  while (2 * half < b - a) half *= 2;
+  std::vector<float> right(3);
+  const int64_t left_exponent = ScaledTreeSum(a, a + half, offset, sum);
+  const int64_t right_exponent = ScaledTreeSum(a + half, b, offset, right);
+  return AddScaled(DType::kFloat32, sum.data(), left_exponent, right.data(), right_exponent, 3);
+}
+
+TEST(OrderedSum, OfScaledSumsIsTheSameTree) {
+  constexpr int64_t kGroups = 13, kBlocks = 4;
+  const auto program = MakeProgram(kGroups, kBlocks, DType::kFloat32, 3, /*normalize=*/true);
+  std::vector<std::vector<float>> expected(kBlocks, std::vector<float>(3));
+  std::vector<int64_t> exponents;
+  for (int64_t o = 0; o < kBlocks; ++o) {
+    std::vector<float>& sum = expected[static_cast<size_t>(o)];
+    const int64_t exponent = ScaledTreeSum(0, kGroups, o * kGroups, sum);
+    exponents.push_back(ScaleToUnit(DType::kFloat32, sum.data(), exponent, 3));
+  }
+  const int64_t common = *std::max_element(exponents.begin(), exponents.end());
+  for (const int workers : {1, 2, 3}) {
+    std::vector<float> result(3 * kBlocks);
+    std::vector<int64_t> memory(static_cast<size_t>(
+        OrderedSum::BytesNeeded(*program, 0, kGroups * kBlocks, 3, INT64_MAX) / 8 + 1));
+    OrderedSum sum(*program, 0, kGroups * kBlocks, 3, memory.data(), result.data());
+    std::vector<std::thread> threads;
+    for (int worker = 0; worker < workers; ++worker) {
+      threads.emplace_back([&sum] {
+        OrderedSum::Claim claim;
+        while (sum.Next(&claim)) {
+          auto* partial = static_cast<float*>(claim.partial_sum);
+          for (int64_t e = 0; e < 3; ++e) partial[e] = PartialSum(claim.group, e);
+          claim.exponent = 50 * (claim.group % 7);
+          sum.Finish(claim);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(sum.FinishResult(), common);
+    for (size_t r = 0; r < 3; ++r) {
+      for (size_t o = 0; o < kBlocks; ++o) {
+        EXPECT_EQ(result[r * kBlocks + o],
+                  std::ldexp(expected[o][r], static_cast<int>(exponents[o] - common)));
+      }
+    }
+  }
 }
 
 TEST(OrderedSum, StopEndsTheWaiting) {
