@@ -35,6 +35,13 @@ void MultiplyItem(const ProductTile& tile, const T* s, const T* v, T* c) {
 }
 
 template <typename T>
+void Multiply(const ProductTile& tile, const T* s, const T* v, T* c) {
+  for (int64_t item = 0; item < tile.items; ++item) {
+    MultiplyItem(tile, s + tile.s_item[item], v + tile.v_item[item], c + tile.c_item[item]);
+  }
+}
+
+template <typename T>
 int64_t ElementsPerVector() {
   return 1;
 }
@@ -65,6 +72,23 @@ template <typename T>
 constexpr int kMostRows = kAccumulators / 2 / Lanes<T>::kParts;
 template <typename T, int kRows>
 constexpr int kColumns = kRows == kMostRows<T> ? 2 : 4;
+
+// Real, or imaginary, parts of a vector of complex numbers, in both places. From memory these cost
+// a load and no shuffle.
+template <class D, class V>
+HWY_INLINE V RealParts(D, V v) {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (sizeof(hn::TFromD<D>) == 4) return V{_mm512_moveldup_ps(v.raw)};
+#endif
+  return hn::DupEven(v);
+}
+template <class D, class V>
+HWY_INLINE V ImaginaryParts(D, V v) {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (sizeof(hn::TFromD<D>) == 4) return V{_mm512_movehdup_ps(v.raw)};
+#endif
+  return hn::DupOdd(v);
+}
 
 // The sums of kRows x kColumns vectors. Complex numbers lie with real and imaginary parts side by
 // side: one sum takes real parts of S, the other imaginary ones, and Finish joins them.
@@ -97,8 +121,9 @@ struct Sums {
     if constexpr (kParts == 1) {
       part[0][row][column] = hn::MulAdd(s, v, part[0][row][column]);
     } else {
-      part[0][row][column] = hn::MulAdd(hn::DupEven(s), v, part[0][row][column]);
-      part[kParts - 1][row][column] = hn::MulAdd(hn::DupOdd(s), v, part[kParts - 1][row][column]);
+      part[0][row][column] = hn::MulAdd(RealParts(D(), s), v, part[0][row][column]);
+      part[kParts - 1][row][column] =
+          hn::MulAdd(ImaginaryParts(D(), s), v, part[kParts - 1][row][column]);
     }
   }
 
@@ -139,6 +164,7 @@ HWY_INLINE void MultiplyBlock(const ProductTile& tile, const T* HWY_RESTRICT s,
     }
   }
   const T* rows = s + row * tile.s_row;
+  const int64_t s_row = tile.s_row * kParts, s_depth = tile.s_depth * kParts;
   for (int64_t k = 0; k < tile.depth; ++k) {
     const int64_t offset = tile.v_depth[k] * kParts;
     hn::Vec<D> values[kColumns];
@@ -146,14 +172,16 @@ HWY_INLINE void MultiplyBlock(const ProductTile& tile, const T* HWY_RESTRICT s,
     for (int r = 0; r < kRows; ++r) {
       if constexpr (kIsAcross) {
         for (int j = 0; j < kColumns; ++j) {
-          sums.AddAcross(r, j, load(across[j] + (r * tile.s_row + k * tile.s_depth) * kParts),
-                         values[j]);
+          sums.AddAcross(r, j, load(across[j] + r * s_row), values[j]);
         }
       } else {
         sums.Add(d, r, rows + r * tile.s_row, values);
       }
     }
     rows += tile.s_depth;
+    if constexpr (kIsAcross) {
+      for (int j = 0; j < kColumns; ++j) across[j] += s_depth;
+    }
   }
   for (int r = 0; r < kRows; ++r) {
     for (int j = 0; j < kColumns; ++j) {
@@ -172,26 +200,31 @@ HWY_INLINE void MultiplyBlock(const ProductTile& tile, const T* HWY_RESTRICT s,
   }
 }
 
-// All vectors of rows [begin, end), a multiple of kRows. A block of columns serves all rows before
-// the next one comes, so that it stays in the first cache.
+// All vectors of rows [begin, end), a multiple of kRows, of all items. A block of columns serves
+// all rows before the next one comes, so that it stays in the first cache.
 template <typename T, int kRows, bool kIsAcross>
-HWY_NOINLINE void SweepRows(const ProductTile& tile, const T* s, const T* v, T* c, int64_t begin,
-                            int64_t end) {
+HWY_NOINLINE void SweepRows(const ProductTile& tile, const T* first_s, const T* first_v, T* first_c,
+                            int64_t begin, int64_t end) {
   constexpr int kWide = kColumns<T, kRows>;
-  int64_t vector = 0;
-  for (; vector + kWide <= tile.whole; vector += kWide) {
-    for (int64_t row = begin; row < end; row += kRows) {
-      MultiplyBlock<T, kRows, kWide, false, kIsAcross>(tile, s, v, c, row, vector);
+  for (int64_t item = 0; item < tile.items; ++item) {
+    const T* s = first_s + tile.s_item[item];
+    const T* v = first_v + tile.v_item[item];
+    T* c = first_c + tile.c_item[item];
+    int64_t vector = 0;
+    for (; vector + kWide <= tile.whole; vector += kWide) {
+      for (int64_t row = begin; row < end; row += kRows) {
+        MultiplyBlock<T, kRows, kWide, false, kIsAcross>(tile, s, v, c, row, vector);
+      }
     }
-  }
-  for (; vector < tile.whole; ++vector) {
-    for (int64_t row = begin; row < end; row += kRows) {
-      MultiplyBlock<T, kRows, 1, false, kIsAcross>(tile, s, v, c, row, vector);
+    for (; vector < tile.whole; ++vector) {
+      for (int64_t row = begin; row < end; row += kRows) {
+        MultiplyBlock<T, kRows, 1, false, kIsAcross>(tile, s, v, c, row, vector);
+      }
     }
-  }
-  for (; vector < tile.vectors; ++vector) {
-    for (int64_t row = begin; row < end; row += kRows) {
-      MultiplyBlock<T, kRows, 1, true, kIsAcross>(tile, s, v, c, row, vector);
+    for (; vector < tile.vectors; ++vector) {
+      for (int64_t row = begin; row < end; row += kRows) {
+        MultiplyBlock<T, kRows, 1, true, kIsAcross>(tile, s, v, c, row, vector);
+      }
     }
   }
 }
@@ -206,13 +239,29 @@ HWY_INLINE void SweepBlocks(const ProductTile& tile, const T* s, const T* v, T* 
   }
 }
 
+// Items share the vectors of S, so a few of these serve all items before the next ones come.
 template <typename T>
-HWY_INLINE void MultiplyItem(const ProductTile& tile, const T* s, const T* v, T* c) {
+void MultiplyAcross(const ProductTile& tile, const T* s, const T* v, T* c) {
+  constexpr int64_t kVectors = 4;
+  ProductTile part = tile;
+  for (int64_t begin = 0; begin < tile.vectors; begin += kVectors) {
+    part.vectors = std::min(kVectors, tile.vectors - begin);
+    part.whole = std::clamp<int64_t>(tile.whole - begin, 0, part.vectors);
+    part.s_vector = tile.s_vector + begin;
+    part.v_vector = tile.v_vector + begin;
+    part.c_vector = tile.c_vector + begin;
+    SweepBlocks<T, kMostRows<T>, true>(part, s, v, c, 0);
+  }
+}
+
+template <typename T>
+void Multiply(const ProductTile& tile, const T* s, const T* v, T* c) {
   if (tile.s_vector == nullptr) {
     SweepBlocks<T, kMostRows<T>, false>(tile, s, v, c, 0);
   } else {
-    SweepBlocks<T, kMostRows<T>, true>(tile, s, v, c, 0);
+    MultiplyAcross(tile, s, v, c);
   }
+  if (tile.stream) hwy::FlushStream();
 }
 
 template <typename T>
@@ -222,14 +271,6 @@ int64_t ElementsPerVector() {
 }
 
 #endif  // HWY_TARGET == HWY_SCALAR
-
-template <typename T>
-void Multiply(const ProductTile& tile, const T* s, const T* v, T* c) {
-  for (int64_t item = 0; item < tile.items; ++item) {
-    MultiplyItem(tile, s + tile.s_item[item], v + tile.v_item[item], c + tile.c_item[item]);
-  }
-  if (tile.stream) hwy::FlushStream();
-}
 
 // Exported by number: the macro's names take no templates.
 #define TENON_PRODUCT_ENTRIES(T, Name)                                         \

@@ -147,6 +147,7 @@ def run_contraction(job):
 def run_gemm(job):
     """Best rate of a large matrix product in real GFLOP/s, for each element type asked for."""
     rates = {}
+    load = ForeignLoad([os.getpid()])
     for dtype in job["dtypes"]:
         n = GEMM_SIZES[dtype]
         rng = np.random.default_rng(1)
@@ -157,7 +158,7 @@ def run_gemm(job):
             a, b = torch.from_numpy(a), torch.from_numpy(b)
         flops = (8 if dtype.startswith("complex") else 2) * float(n)**3
         rates[dtype] = flops / min(seconds_of(lambda: a @ b)[0] for _ in range(6)) / 1e9
-    emit("gemm", gflops=rates)
+    emit("gemm", gflops=rates, load={"foreign_processors": load.processors()})
 
 
 def run_versions(job):

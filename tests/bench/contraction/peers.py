@@ -86,12 +86,22 @@ def require(python, peers, threads):
     return event
 
 
-def gemm_peaks(python, peers, dtypes, threads):
-    """Real GFLOP/s of a large matrix product by library and element type."""
-    libraries = sorted({PEERS[peer][1] for peer in peers} | {"numpy"})
-    return {library: _converse(python, {"kind": "gemm", "arrays": library, "threads": threads,
-                                        "dtypes": sorted(dtypes)})[0][-1]["gflops"]
-            for library in libraries}
+def gemm_peaks(python, peers, dtypes, threads, retries):
+    """Real GFLOP/s of a large matrix product by library and element type.
+
+    Measured again when other work disturbed it, `retries` times; the best of all counts.
+    """
+    peaks = {}
+    for library in sorted({PEERS[peer][1] for peer in peers} | {"numpy"}):
+        job = {"kind": "gemm", "arrays": library, "threads": threads, "dtypes": sorted(dtypes)}
+        best = dict.fromkeys(dtypes, 0.0)
+        for _ in range(1 + max(0, retries)):
+            event = _converse(python, job)[0][-1]
+            best = {dtype: max(best[dtype], event["gflops"][dtype]) for dtype in dtypes}
+            if not timing.disturbed(event):
+                break
+        peaks[library] = best
+    return peaks
 
 
 def run(python, peer, network, dtype, reference, threads, cap, repeats):

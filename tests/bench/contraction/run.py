@@ -180,7 +180,8 @@ def run_all(options):
     if options.peers:
         run["peers"] = peers.require(options.python, options.peers, options.threads)
         run["gemm_gflops"] = peers.gemm_peaks(options.python, options.peers,
-                                              {dtype for _, dtype in work}, options.threads)
+                                              {dtype for _, dtype in work}, options.threads,
+                                              options.retries)
     number = len(results["runs"])
     results["runs"].append(run)
 
