@@ -91,7 +91,8 @@ class Gett final : public StepKernel {
       tile.s_row = plan_.s.first;
       tile.s_depth = plan_.s.second;
       tile.v_depth = plan_.v_depth[depth_tail].data();
-      tile.vectors = static_cast<int64_t>(plan_.v_vector[column_tail_].size());
+      tile.vectors = static_cast<int64_t>(plan_.v_vector[column_tail_].size()) / plan_.pieces;
+      tile.pieces = plan_.pieces;
       tile.whole = plan_.whole_vectors[column_tail_];
       tile.partial_elements = plan_.partial_elements[column_tail_];
       if (plan_.is_across) tile.s_vector = plan_.s_vector[column_tail_].data();

@@ -1,6 +1,7 @@
 #include "backends/cpu/gett_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -135,16 +136,35 @@ int64_t RunOf(const GettPlan& plan, bool is_across, bool tail) {
   return run;
 }
 
-// Whether vectors along the axis are contiguous in a tensor, in all tiles, without too many partial
-// ones.
-bool HasVectors(const TileAxis& axis, Stride stride, int64_t vector) {
+constexpr int kMostPieces = 4;
+
+// Whether vectors along the axis lie in one piece in a tensor, in all tiles, without too many
+// partial ones; or, where `pieces` are allowed, in as many equal ones.
+bool HasVectors(const TileAxis& axis, Stride stride, int64_t vector, int pieces = 1) {
+  const bool is_whole = axis.full % vector == 0 && axis.tail % vector == 0;
   for (const bool tail : {false, true}) {
     if (tail && axis.tail == axis.full) break;
     const int64_t length = tail ? axis.tail : axis.full;
     const int64_t run = InnermostRun(axis.Inner(tail), stride);
-    if (run != length && run % vector != 0 && run < 2 * vector) return false;
+    const bool in_pieces = is_whole && vector % pieces == 0 && run % (vector / pieces) == 0;
+    if (run != length && !in_pieces && run < 2 * vector) return false;
   }
   return true;
+}
+
+// Pieces that the vectors of a plan are made of: the fewest that come out even.
+int PiecesOf(const Roles& roles, const GettPlan& plan) {
+  if (roles.is_across || plan.columns.full % roles.vector != 0 ||
+      plan.columns.tail % roles.vector != 0) {
+    return 1;
+  }
+  for (int pieces = 1; pieces <= kMostPieces && roles.vector % pieces == 0; pieces *= 2) {
+    const int64_t piece = roles.vector / pieces;
+    if (RunOf(plan, false, false) % piece == 0 && RunOf(plan, false, true) % piece == 0) {
+      return pieces;
+    }
+  }
+  return 1;
 }
 
 // Cache lines that a box of loops touches, per element.
@@ -173,6 +193,7 @@ struct Rates {
   double product = 0.22;  // nanoseconds of a multiply-add of one vector
   double finish = 2.0;    // of a vector of results
   double partial = 1.4;   // whole vectors that take as long as a partial one, which is alone
+  double piece = 0.35;    // for each of a vector's pieces
   double tile = 80, item = 12;
 };
 
@@ -190,9 +211,12 @@ double PackingCost(const TileAxis& first, const TileAxis& second, Stride stride,
 double ProductCost(const Roles& roles, const GettPlan& plan) {
   const Rates rates;
   const int64_t run = RunOf(plan, roles.is_across, false);
+  // Partial vectors are taken one by one.
   const double vectors =
-      static_cast<double>(plan.columns.tiles * (plan.columns.full / run)) *
-      (static_cast<double>(run / roles.vector) + (run % roles.vector == 0 ? 0 : rates.partial));
+      plan.pieces > 1 ? static_cast<double>(plan.columns.tiles * (plan.columns.full / roles.vector))
+                      : static_cast<double>(plan.columns.tiles * (plan.columns.full / run)) *
+                            (static_cast<double>(run / roles.vector) +
+                             (run % roles.vector == 0 ? 0 : rates.partial));
   const auto rows = static_cast<double>(roles.n_rows), depth = static_cast<double>(roles.n_depth);
   // With few rows the loads of V are what takes the time.
   const double busy = roles.is_across
@@ -227,7 +251,8 @@ void PlaceS(const Roles& roles, GettPlan& plan) {
 }
 
 void PlaceV(const Roles& roles, GettPlan& plan) {
-  plan.v.is_packed = !HasVectors(plan.columns, kV, roles.vector);
+  const int pieces = roles.is_across ? 1 : kMostPieces;
+  plan.v.is_packed = !HasVectors(plan.columns, kV, roles.vector, pieces);
   if (plan.v.is_packed || roles.n_rows <= 16 / roles.parts || plan.depth.full <= 8) return;
   // Used by several blocks of rows: the first cache must hold the vectors of all depths.
   for (const tenon_mode& mode : plan.depth.inner) {
@@ -239,7 +264,8 @@ void PlaceV(const Roles& roles, GettPlan& plan) {
 void Evaluate(const Roles& roles, GettPlan& plan) {
   PlaceS(roles, plan);
   PlaceV(roles, plan);
-  plan.c.is_packed = !HasVectors(plan.columns, kC, roles.vector);
+  plan.c.is_packed = !HasVectors(plan.columns, kC, roles.vector, roles.is_across ? 1 : kMostPieces);
+  plan.pieces = PiecesOf(roles, plan);
   const auto items = static_cast<double>(roles.items), rows = static_cast<double>(roles.n_rows),
              columns = static_cast<double>(roles.n_columns),
              depth = static_cast<double>(roles.n_depth);
@@ -427,8 +453,10 @@ int64_t Padded(int64_t elements, int64_t vector) {
   return ((elements + vector - 1) / vector | 1) * vector;
 }
 
+// Offsets of a tile's vectors, or of their pieces.
 std::vector<int64_t> TileVectors(const GettPlan& plan, const GettTensor& tensor, Stride stride,
                                  int64_t vector, bool tail) {
+  vector /= plan.pieces;
   const int64_t run = RunOf(plan, plan.is_across, tail);
   if (tensor.is_packed) {
     return PackedVectorPositions(tail ? plan.columns.tail : plan.columns.full, run, vector);
@@ -495,8 +523,9 @@ void PlanC(const Roles& roles, GettPlan& plan) {
     plan.c_vector[tail] = TileVectors(plan, plan.c, kC, roles.vector, tail);
     const int64_t columns = tail ? plan.columns.tail : plan.columns.full;
     const int64_t run = RunOf(plan, plan.is_across, tail);
-    plan.whole_vectors[tail] = columns / run * (run / roles.vector);
-    plan.partial_elements[tail] = run % roles.vector;
+    plan.whole_vectors[tail] =
+        plan.pieces > 1 ? columns / roles.vector : columns / run * (run / roles.vector);
+    plan.partial_elements[tail] = plan.pieces > 1 ? 0 : run % roles.vector;
     if (plan.rows.tail == plan.rows.full && plan.columns.tail == plan.columns.full) break;
   }
   if (!plan.c.is_packed) {
@@ -509,6 +538,7 @@ void PlanC(const Roles& roles, GettPlan& plan) {
 
 // Whether every vector of C starts at a multiple of the vector length and is whole.
 bool HasWholeVectors(const Roles& roles, const GettPlan& plan) {
+  if (plan.pieces > 1) return false;
   if (plan.partial_elements[0] != 0 || plan.partial_elements[1] != 0) return false;
   const auto is_aligned = [&](int64_t offset) { return offset % roles.vector == 0; };
   for (const std::vector<int64_t>* offsets :
@@ -539,7 +569,8 @@ std::string GettPlan::Describe() const {
   return StrCat("tile ", batch.full, " x ", rows.full, " x ", columns.full, " x ", depth.full,
                 " of ", batch.tiles, " x ", rows.tiles, " x ", columns.tiles, " x ", depth.tiles,
                 is_across ? " across the batch" : "",
-                is_swapped ? " vectors of A" : " vectors of B", s.is_packed ? " pack S" : "",
+                is_swapped ? " vectors of A" : " vectors of B",
+                pieces > 1 ? StrCat(" in ", pieces, " pieces") : "", s.is_packed ? " pack S" : "",
                 v.is_packed ? " pack V" : "", c.is_packed ? " pack C" : "");
 }
 

@@ -43,6 +43,7 @@ struct GettPlan {
   // Offsets of a tile's parts as ProductTile wants them, by [is a tail].
   std::array<std::vector<int64_t>, 2> v_depth, s_vector, v_vector, c_vector, c_row;
   std::array<int64_t, 2> whole_vectors = {}, partial_elements = {};
+  int pieces = 1;           // contiguous ones that a vector is made of
   bool may_stream = false;  // C is large, written once, and made of whole aligned vectors
   double seconds = 0;       // predicted, on one thread
 

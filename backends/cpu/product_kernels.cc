@@ -138,6 +138,64 @@ struct Sums {
   }
 };
 
+// Vectors that lie in kPieces pieces, whose offsets are in elements of T.
+template <typename T, int kPieces, class D, typename Real = hn::TFromD<D> >
+HWY_INLINE hn::Vec<D> LoadPieces(D d, const Real* from, const int64_t* offsets) {
+  constexpr int kParts = Lanes<T>::kParts;
+  if constexpr (kPieces == 1) {
+    return hn::LoadU(d, from + offsets[0] * kParts);
+  } else {
+    const hn::Half<D> half;
+    return hn::Combine(d, LoadPieces<T, kPieces / 2>(half, from, offsets + kPieces / 2),
+                       LoadPieces<T, kPieces / 2>(half, from, offsets));
+  }
+}
+
+template <typename T, int kPieces, class D, typename Real = hn::TFromD<D> >
+HWY_INLINE void StorePieces(D d, hn::Vec<D> value, Real* to, const int64_t* offsets) {
+  constexpr int kParts = Lanes<T>::kParts;
+  if constexpr (kPieces == 1) {
+    hn::StoreU(value, d, to + offsets[0] * kParts);
+  } else {
+    const hn::Half<D> half;
+    StorePieces<T, kPieces / 2>(half, hn::LowerHalf(half, value), to, offsets);
+    StorePieces<T, kPieces / 2>(half, hn::UpperHalf(half, value), to, offsets + kPieces / 2);
+  }
+}
+
+// kRows x kColumns vectors in pieces.
+template <typename T, int kRows, int kColumns, int kPieces>
+HWY_INLINE void MultiplyPieces(const ProductTile& tile, const T* HWY_RESTRICT s,
+                               const T* HWY_RESTRICT v, T* HWY_RESTRICT c, int64_t row,
+                               int64_t vector) {
+  using Real = typename Lanes<T>::Real;
+  const hn::ScalableTag<Real> d;
+  constexpr int kParts = Lanes<T>::kParts;
+  Sums<T, decltype(d), kRows, kColumns> sums(d);
+  const int64_t* v_pieces = tile.v_vector + vector * kPieces;
+  const int64_t* c_pieces = tile.c_vector + vector * kPieces;
+  const T* rows = s + row * tile.s_row;
+  for (int64_t k = 0; k < tile.depth; ++k) {
+    const Real* from = reinterpret_cast<const Real*>(v) + tile.v_depth[k] * kParts;
+    hn::Vec<decltype(d)> values[kColumns];
+    for (int j = 0; j < kColumns; ++j) {
+      values[j] = LoadPieces<T, kPieces>(d, from, v_pieces + j * kPieces);
+    }
+    for (int r = 0; r < kRows; ++r) sums.Add(d, r, rows + r * tile.s_row, values);
+    rows += tile.s_depth;
+  }
+  for (int r = 0; r < kRows; ++r) {
+    Real* to = reinterpret_cast<Real*>(c + tile.c_row[row + r]);
+    for (int j = 0; j < kColumns; ++j) {
+      hn::Vec<decltype(d)> value = sums.Finish(d, r, j);
+      if (tile.accumulate) {
+        value = hn::Add(LoadPieces<T, kPieces>(d, to, c_pieces + j * kPieces), value);
+      }
+      StorePieces<T, kPieces>(d, value, to, c_pieces + j * kPieces);
+    }
+  }
+}
+
 template <typename T, int kRows, int kColumns, bool kIsPartial, bool kIsAcross>
 HWY_INLINE void MultiplyBlock(const ProductTile& tile, const T* HWY_RESTRICT s,
                               const T* HWY_RESTRICT v, T* HWY_RESTRICT c, int64_t row,
@@ -229,11 +287,42 @@ HWY_NOINLINE void SweepRows(const ProductTile& tile, const T* first_s, const T* 
   }
 }
 
+// The same for vectors in pieces, all of them whole.
+template <typename T, int kRows, int kPieces>
+HWY_NOINLINE void SweepPieces(const ProductTile& tile, const T* first_s, const T* first_v,
+                              T* first_c, int64_t begin, int64_t end) {
+  constexpr int kWide = kColumns<T, kRows>;
+  for (int64_t item = 0; item < tile.items; ++item) {
+    const T* s = first_s + tile.s_item[item];
+    const T* v = first_v + tile.v_item[item];
+    T* c = first_c + tile.c_item[item];
+    int64_t vector = 0;
+    for (; vector + kWide <= tile.whole; vector += kWide) {
+      for (int64_t row = begin; row < end; row += kRows) {
+        MultiplyPieces<T, kRows, kWide, kPieces>(tile, s, v, c, row, vector);
+      }
+    }
+    for (; vector < tile.whole; ++vector) {
+      for (int64_t row = begin; row < end; row += kRows) {
+        MultiplyPieces<T, kRows, 1, kPieces>(tile, s, v, c, row, vector);
+      }
+    }
+  }
+}
+
 // The rows in blocks of kRows, what is left in smaller ones.
 template <typename T, int kRows, bool kIsAcross>
 HWY_INLINE void SweepBlocks(const ProductTile& tile, const T* s, const T* v, T* c, int64_t begin) {
   const int64_t end = begin + (tile.rows - begin) / kRows * kRows;
-  if (end > begin) SweepRows<T, kRows, kIsAcross>(tile, s, v, c, begin, end);
+  if (end > begin) {
+    if (kIsAcross || tile.pieces == 1) {
+      SweepRows<T, kRows, kIsAcross>(tile, s, v, c, begin, end);
+    } else if (tile.pieces == 2) {
+      SweepPieces<T, kRows, 2>(tile, s, v, c, begin, end);
+    } else {
+      SweepPieces<T, kRows, 4>(tile, s, v, c, begin, end);
+    }
+  }
   if constexpr (kRows > 1) {
     if (end < tile.rows) SweepBlocks<T, kRows / 2, kIsAcross>(tile, s, v, c, end);
   }

@@ -21,10 +21,13 @@ struct ProductTile {
   int64_t depth = 0;
   int64_t s_row = 0, s_depth = 0;    // strides of S
   const int64_t* v_depth = nullptr;  // offset in V of each k
-  // Columns come in vectors of VectorElements<T>() contiguous elements, in V and in C; offsets of
-  // each vector. The first `whole` are full, the others have `partial_elements`.
+  // Columns come in vectors of VectorElements<T>() elements: contiguous in V and in C, or in
+  // `pieces` (1, 2 or 4) equal ones that are; offsets of each vector, or of its pieces one after
+  // the other. The first `whole` vectors are full, the others have `partial_elements` (and no
+  // pieces).
   int64_t vectors = 0, whole = 0;
   int64_t partial_elements = 0;
+  int pieces = 1;  // 1 where S has columns
   const int64_t* v_vector = nullptr;
   const int64_t* c_vector = nullptr;
   const int64_t* s_vector = nullptr;  // null where S is broadcast

@@ -161,6 +161,25 @@ TEST_P(KernelTest, TilesHaveTails) {
   EXPECT_EQ(Check(scattered.builder.Build(), 8, "kernels=gett"), "gett");
 }
 
+// A gate on two axes of a state, wherever they are: vectors lie in one piece, in several, or must
+// be packed.
+TEST_P(KernelTest, GatesOnAnyAxes) {
+  constexpr int kAxes = 9;
+  for (int x = 0; x < kAxes; ++x) {
+    for (int y = 0; y < x; ++y) {
+      Group kept;
+      for (int axis = kAxes; axis-- > 0;) {
+        const int64_t stride = int64_t{1} << axis;
+        if (axis != x && axis != y) kept.push_back(M(2, stride, 0, stride));
+      }
+      const int64_t sx = int64_t{1} << x, sy = int64_t{1} << y;
+      OneStep step(dtype(), {}, kept, {M(2, 0, 8, sx), M(2, 0, 4, sy)},
+                   {M(2, sx, 2, 0), M(2, sy, 1, 0)}, 2);
+      EXPECT_EQ(Check(step.builder.Build(), 8, "kernels=gett"), "gett");
+    }
+  }
+}
+
 // Binary loops in mixed order, as quantum circuits have them: tiles are boxes of them.
 TEST_P(KernelTest, ManyShortLoops) {
   std::mt19937_64 random(11);
