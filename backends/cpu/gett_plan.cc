@@ -67,7 +67,7 @@ constexpr int64_t kPanelBytes = 256 * 1024;
 
 // Halves the longer side until there are enough tiles or they are small.
 void CutForThreads(const Roles& roles, Targets& targets) {
-  constexpr double kEnoughTiles = 16, kTileWork = 4e6;
+  constexpr double kEnoughTiles = 16, kTileWork = 8e6;
   const auto count = [](int64_t size, int64_t target) {
     return static_cast<double>((size + target - 1) / target);
   };
@@ -234,15 +234,24 @@ bool IsHarmful(int64_t stride, int64_t element_bytes) {
   return stride * element_bytes >= 2048 && stride * element_bytes % 1024 == 0;
 }
 
+// Vectors are put together again for every block of rows, so with many of them packing is cheaper.
+int MostPieces(const Roles& roles) {
+  return roles.is_across || roles.n_rows * roles.parts > 16 ? 1 : kMostPieces;
+}
+
 void PlaceS(const Roles& roles, GettPlan& plan) {
   const auto row = TileStride(plan.rows, kS), depth = TileStride(plan.depth, kS);
+  plan.s.is_packed = !row.has_value() || !depth.has_value();
   if (roles.is_across) {
-    plan.s.is_packed =
-        !row.has_value() || !depth.has_value() || !HasVectors(plan.columns, kS, roles.vector);
-  } else {
-    plan.s.is_packed = !row.has_value() || !depth.has_value() ||
-                       (plan.columns.full > 8 * roles.vector && plan.depth.full > 8 &&
-                        IsHarmful(*depth, roles.element_bytes));
+    const bool is_reused = roles.items >= 4 && roles.n_rows * roles.n_depth >= 16;
+    plan.s.is_packed = plan.s.is_packed || !HasVectors(plan.columns, kS, roles.vector) ||
+                       (is_reused && (IsHarmful(*row, roles.element_bytes) ||
+                                      IsHarmful(*depth, roles.element_bytes)));
+  } else if (!plan.s.is_packed) {
+    // Terms that lie far apart are fetched one by one.
+    const bool is_scattered =
+        *depth * roles.element_bytes >= 1024 && plan.columns.full >= 4 * roles.vector;
+    plan.s.is_packed = plan.depth.full > 8 && is_scattered;
   }
   if (!plan.s.is_packed) {
     plan.s.first = *row;
@@ -251,7 +260,7 @@ void PlaceS(const Roles& roles, GettPlan& plan) {
 }
 
 void PlaceV(const Roles& roles, GettPlan& plan) {
-  const int pieces = roles.is_across ? 1 : kMostPieces;
+  const int pieces = MostPieces(roles);
   plan.v.is_packed = !HasVectors(plan.columns, kV, roles.vector, pieces);
   if (plan.v.is_packed || roles.n_rows <= 16 / roles.parts || plan.depth.full <= 8) return;
   // Used by several blocks of rows: the first cache must hold the vectors of all depths.
@@ -264,7 +273,7 @@ void PlaceV(const Roles& roles, GettPlan& plan) {
 void Evaluate(const Roles& roles, GettPlan& plan) {
   PlaceS(roles, plan);
   PlaceV(roles, plan);
-  plan.c.is_packed = !HasVectors(plan.columns, kC, roles.vector, roles.is_across ? 1 : kMostPieces);
+  plan.c.is_packed = !HasVectors(plan.columns, kC, roles.vector, MostPieces(roles));
   plan.pieces = PiecesOf(roles, plan);
   const auto items = static_cast<double>(roles.items), rows = static_cast<double>(roles.n_rows),
              columns = static_cast<double>(roles.n_columns),
