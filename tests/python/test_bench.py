@@ -205,6 +205,19 @@ def test_a_disturbed_side_is_measured_again_a_few_times():
     assert calls == ["noisy", "noisy", "quiet", "noisy", "noisy", "quiet"]
 
 
+def test_the_gemm_peak_is_measured_again_when_it_was_disturbed(monkeypatch):
+    answers = iter([(200.0, 0.9), (300.0, 0.0), (100.0, 0.0)])
+
+    def converse(python, job):
+        rate, foreign = next(answers)
+        return [{"event": "gemm", "gflops": dict.fromkeys(job["dtypes"], rate),
+                 "load": {"foreign_processors": foreign}}], None
+
+    monkeypatch.setattr(peers, "_converse", converse)
+    peaks = peers.gemm_peaks("python", ["cotengra-torch"], {"float32"}, 2, 2)
+    assert peaks == {"numpy": {"float32": 300.0}, "torch": {"float32": 100.0}}
+
+
 def test_the_quickest_round_counts_with_all_that_belongs_to_it():
     rounds = [peer(3.0, tag=0), peer(2.0, tag=1), peer(1.0, over=True), peer(4.0, tag=3)]
     best = timing.best_round(rounds)
