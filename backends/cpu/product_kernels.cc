@@ -258,6 +258,23 @@ HWY_INLINE void MultiplyBlock(const ProductTile& tile, const T* HWY_RESTRICT s,
   }
 }
 
+// Asks for what the next block of rows will read and write: rows lie too far apart for the machine
+// to guess it.
+template <typename T, int kRows, int kColumns>
+HWY_INLINE void PrefetchRows(const ProductTile& tile, const T* s, T* c, int64_t row, int64_t vector,
+                             bool with_s) {
+  constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
+  for (int r = 0; r < kRows; ++r) {
+    for (int j = 0; j < kColumns; ++j) {
+      __builtin_prefetch(c + tile.c_row[row + r] + tile.c_vector[vector + j], 1);
+    }
+    if (!with_s) continue;
+    for (int64_t k = 0; k < tile.depth; k += kLine) {
+      __builtin_prefetch(s + (row + r) * tile.s_row + k);
+    }
+  }
+}
+
 // All vectors of rows [begin, end), a multiple of kRows, of all items. A block of columns serves
 // all rows before the next one comes, so that it stays in the first cache.
 template <typename T, int kRows, bool kIsAcross>
@@ -271,6 +288,10 @@ HWY_NOINLINE void SweepRows(const ProductTile& tile, const T* first_s, const T* 
     int64_t vector = 0;
     for (; vector + kWide <= tile.whole; vector += kWide) {
       for (int64_t row = begin; row < end; row += kRows) {
+        if (!kIsAcross && row + kRows < end && tile.depth >= 16 && !tile.stream) {
+          PrefetchRows<T, kRows, kWide>(tile, s, c, row + kRows, vector,
+                                        vector == 0 && tile.s_depth == 1);
+        }
         MultiplyBlock<T, kRows, kWide, false, kIsAcross>(tile, s, v, c, row, vector);
       }
     }
