@@ -16,7 +16,7 @@
 namespace tenon::cpu {
 namespace {
 
-// The instruction set of the clones in backends/cpu/clones.h that this machine runs.
+// The instruction set of the clones in backends/core/clones.h that this machine runs.
 std::string InstructionSet() {
 #if defined(__x86_64__) && defined(__GNUC__)
   if (__builtin_cpu_supports("x86-64-v4")) return "avx512";
