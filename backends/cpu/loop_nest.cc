@@ -55,7 +55,7 @@ LoopNest MakeLoopNest(const std::vector<tenon_mode>& modes, NestBy by) {
     nest.outer.pop_back();
   }
   nest.last_block = nest.block;
-  const int64_t chunk = limit / nest.block;
+  const int64_t chunk = nest.block == 0 ? 0 : limit / nest.block;  // 0 when a loop is empty
   if (!nest.outer.empty() && chunk > 1 && !(is_one_loop && !inner.empty())) {
     CutLoop(chunk, nest, inner);
   }
