@@ -127,7 +127,10 @@ class AxisOrderChoice {
       const Indices run = InnermostRun(inherits ? kept : by_survival);
       return Joined({step.batch, Without(kept, run), step.contracted, run});
     }
-    const Indices all = Joined({step.batch, kept, step.contracted});
+    // Broadcast, so whole groups can change places without harm: the step that forms it chooses.
+    const bool kept_last = !IsOperand(tensor) && WantsLast(tensor, kept, step.contracted);
+    const Indices all = kept_last ? Joined({step.batch, step.contracted, kept})
+                                  : Joined({step.batch, kept, step.contracted});
     constexpr double kSmall = 1.0 / 8;
     if (IsOperand(tensor) || Elements(tensor) > kSmall * Elements(operands[1 - side])) return all;
     // Small and broadcast, so its order is for the step that forms it to choose.
@@ -161,6 +164,35 @@ class AxisOrderChoice {
       ++steps;
     }
     return steps;
+  }
+
+  // Whether the step that forms `tensor` can run vectors along all of `x` but not along all of `y`.
+  bool WantsLast(int tensor, const Indices& x, const Indices& y) const {
+    const auto [left, right] = problem_.path.pairs[tensor - n_operands_];
+    const int vectors = PreferredSide(left, right, tensor) == 0 ? left : right;
+    const int other = vectors == left ? right : left;
+    const auto all_alone = [&](const Indices& indices) {
+      return !indices.empty() && std::all_of(indices.begin(), indices.end(), [&](int index) {
+        return Holds(vectors, index) && !Holds(other, index);
+      });
+    };
+    return all_alone(x) && !all_alone(y);
+  }
+
+  // The operand along which vectors cost least when `c` is formed from `a` and `b`: one that lies
+  // right; else one whose order is free, the larger one; else the smaller one, which must be
+  // packed.
+  int PreferredSide(int a, int b, int c) const {
+    const auto lies_right = [&](int tensor, int other) {
+      if (IsFree(tensor)) return false;
+      const Indices& order = problem_.natural[tensor];
+      return !order.empty() && !Holds(other, order.back()) && Holds(c, order.back());
+    };
+    const bool right_a = lies_right(a, b), right_b = lies_right(b, a);
+    if (right_a != right_b) return right_a ? 0 : 1;
+    if (IsFree(a) != IsFree(b)) return IsFree(a) ? 0 : 1;
+    const bool a_is_larger = Elements(a) >= Elements(b);
+    return (IsFree(a) || right_a) == a_is_larger ? 0 : 1;
   }
 
   // Stably sorted so that the index that survives longest stands last.
