@@ -90,6 +90,8 @@ HWY_INLINE V ImaginaryParts(D, V v) {
   return hn::DupOdd(v);
 }
 
+constexpr int64_t kBlocksAhead = 2;  // blocks of columns that memory takes to arrive
+
 // The sums of kRows x kColumns vectors. Complex numbers lie with real and imaginary parts side by
 // side: one sum takes real parts of S, the other imaginary ones, and Finish joins them.
 template <typename T, class D, int kRows, int kColumns>
@@ -214,9 +216,12 @@ HWY_INLINE void MultiplyBlock(const ProductTile& tile, const T* HWY_RESTRICT s,
   };
   Sums<T, D, kRows, kColumns> sums(d);
   const Real* columns[kColumns];
+  const Real* ahead[kColumns];  // of a later block: the machine does not guess short runs
   const Real* across[kColumns];
   for (int j = 0; j < kColumns; ++j) {
     columns[j] = reinterpret_cast<const Real*>(v + tile.v_vector[vector + j]);
+    const int64_t later = std::min(vector + kBlocksAhead * kColumns + j, tile.vectors - 1);
+    ahead[j] = reinterpret_cast<const Real*>(v + tile.v_vector[later]);
     if constexpr (kIsAcross) {
       across[j] = reinterpret_cast<const Real*>(s + tile.s_vector[vector + j] + row * tile.s_row);
     }
@@ -226,7 +231,10 @@ HWY_INLINE void MultiplyBlock(const ProductTile& tile, const T* HWY_RESTRICT s,
   for (int64_t k = 0; k < tile.depth; ++k) {
     const int64_t offset = tile.v_depth[k] * kParts;
     hn::Vec<D> values[kColumns];
-    for (int j = 0; j < kColumns; ++j) values[j] = load(columns[j] + offset);
+    for (int j = 0; j < kColumns; ++j) {
+      values[j] = load(columns[j] + offset);
+      hwy::Prefetch(ahead[j] + offset);
+    }
     for (int r = 0; r < kRows; ++r) {
       if constexpr (kIsAcross) {
         for (int j = 0; j < kColumns; ++j) {
