@@ -57,7 +57,7 @@ HostProviderTraits CpuTraits() {
   traits.isa = InstructionSet();
   traits.description = StrCat(ProcessorModel(), ", ", BlasDescription());
   // The kernels' version: raised when one of them changes bits.
-  traits.environment = StrCat("cpu 1, ", traits.isa, ", ", BlasDescription());
+  traits.environment = StrCat("cpu 2, ", traits.isa, ", ", BlasDescription());
   traits.max_workers = UsableCores();
   traits.lists = CpuImplementations();
   traits.warm_up = WarmUpCpu;

@@ -21,7 +21,8 @@ constexpr int64_t kPanelBytes = 256 * 1024;
 
 // Halves the longer side until there are enough tiles or they are small.
 void CutForThreads(const GettRoles& roles, Targets& targets) {
-  constexpr double kEnoughTiles = 16, kTileWork = 8e6;
+  constexpr double kEnoughTiles = 16, kFewTiles = 4, kTileWork = 8e6;
+  constexpr int64_t kLongSide = 256;  // below it, packing again for every tile costs too much
   const auto count = [](int64_t size, int64_t target) {
     return static_cast<double>((size + target - 1) / target);
   };
@@ -33,6 +34,7 @@ void CutForThreads(const GettRoles& roles, Targets& targets) {
     if (tiles >= kEnoughTiles || work <= kTileWork) return;
     int64_t& longer = targets.columns >= 2 * targets.rows ? targets.columns : targets.rows;
     if (longer < 8 * roles.vector) return;
+    if (targets.depth < roles.n_depth && tiles >= kFewTiles && longer <= kLongSide) return;
     longer /= 2;
   }
 }
@@ -80,9 +82,22 @@ std::vector<TileAxis> ColumnCandidates(const GettRoles& roles, int64_t target) {
   return axes;
 }
 
+// For large steps one loop alone too, where S walks with one stride and needs no packing.
+void AddLoneLoops(const GettRoles& roles, const std::vector<tenon_mode>& group, NestBy other,
+                  int64_t target, std::vector<TileAxis>& axes) {
+  constexpr double kLargeWork = 1e7;
+  constexpr int64_t kShortest = 32;
+  const double work = static_cast<double>(roles.items) * static_cast<double>(roles.n_rows) *
+                      static_cast<double>(roles.n_columns) * static_cast<double>(roles.n_depth);
+  if (work < kLargeWork || TileStride(axes[0], kS).has_value()) return;
+  const TileAxis alone = CutAxis(group, {NestBy::kA, other, false, 1}, target);
+  if (alone.full >= kShortest) axes.push_back(alone);
+}
+
 std::vector<TileAxis> RowCandidates(const GettRoles& roles, int64_t target) {
   constexpr int kAll = std::numeric_limits<int>::max();
   std::vector<TileAxis> axes = {CutAxis(roles.rows, {NestBy::kC, NestBy::kA, false, kAll}, target)};
+  AddLoneLoops(roles, roles.rows, NestBy::kC, target, axes);
   if (axes[0].outer.empty()) return axes;  // one tile: the order inside it matters little
   axes.push_back(CutAxis(roles.rows, {NestBy::kA, NestBy::kC, false, kAll}, target));
   axes.push_back(CutAxis(roles.rows, {NestBy::kC, NestBy::kA, true, kAll}, target));
@@ -93,6 +108,7 @@ std::vector<TileAxis> DepthCandidates(const GettRoles& roles, int64_t target) {
   constexpr int kAll = std::numeric_limits<int>::max();
   std::vector<TileAxis> axes = {
       CutAxis(roles.depth, {NestBy::kB, NestBy::kA, false, kAll}, target)};
+  AddLoneLoops(roles, roles.depth, NestBy::kB, target, axes);
   if (axes[0].outer.empty()) return axes;
   axes.push_back(CutAxis(roles.depth, {NestBy::kA, NestBy::kB, false, kAll}, target));
   axes.push_back(CutAxis(roles.depth, {NestBy::kB, NestBy::kA, true, kAll}, target));
