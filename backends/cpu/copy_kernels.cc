@@ -399,8 +399,13 @@ template <typename Unit, CopyMode kMode>
 void RunUnits(const CopyPart& part, const Range& range) {
   const auto n_units = static_cast<int64_t>(part.sources.size());
   const int64_t *const sources = part.sources.data(), *const targets = part.targets.data();
-  ForBlocks(part, range, [&](const char* from, char* to, const char*) HWY_ATTR {
+  ForBlocks(part, range, [&](const char* from, char* to, const char* next) HWY_ATTR {
     for (int64_t i = 0; i < n_units; ++i) {
+      if constexpr (AsksAhead(kMode)) {
+        const int64_t later = i + kLinesAhead;
+        AskFor(later < n_units ? from + sources[later]
+                               : next + sources[std::min(later - n_units, n_units - 1)]);
+      }
       const char* source = from + sources[i];
       char* target = to + targets[i];
       if constexpr (IsAdd(kMode)) {
@@ -424,7 +429,7 @@ void RunUnits(const CopyPart& part, const Range& range) {
 template <CopyMode kMode>
 void RunUnitsOfPart(const CopyPart& part, const Range& range) {
   // There is nothing to stream.
-  constexpr CopyMode kUnitMode = AsksAhead(kMode) ? CopyMode::kNear : kMode;
+  constexpr CopyMode kUnitMode = kMode == CopyMode::kStream ? CopyMode::kFar : kMode;
   switch (part.unit) {
     case 4:
       return RunUnits<uint32_t, kUnitMode>(part, range);
@@ -446,6 +451,24 @@ void RunTilesOfPart(const CopyPart& part, const Range& range) {
 }
 
 template <CopyMode kMode>
+void RunPart(const CopyPart& part, const Range& range);
+
+template <CopyMode kMode>
+void RunStaged(const CopyPart& part, const Range& range) {
+  HWY_ALIGN char stage[kStageBytes];
+  ForBlocks(part, range, [&](const char* from, char* to, const char*) HWY_ATTR {
+    for (const CopyPart& inner : part.inner) {
+      RunPart<CopyMode::kFar>(inner, {0, inner.outer_count, from, stage, nullptr});
+    }
+    const char* run = stage;
+    for (const int64_t offset : part.targets) {
+      MoveRun<kMode>(run, to + offset, part.unit);
+      run += part.pitch;
+    }
+  });
+}
+
+template <CopyMode kMode>
 void RunPart(const CopyPart& part, const Range& range) {
   switch (part.form) {
     case CopyPart::Form::kRuns:
@@ -454,6 +477,8 @@ void RunPart(const CopyPart& part, const Range& range) {
       return RunTilesOfPart<kMode>(part, range);
     case CopyPart::Form::kUnits:
       return RunUnitsOfPart<kMode>(part, range);
+    case CopyPart::Form::kStaged:
+      if constexpr (kMode == CopyMode::kStream || IsAdd(kMode)) RunStaged<kMode>(part, range);
   }
 }
 

@@ -26,6 +26,8 @@ enum class CopyMode {
 
 inline constexpr int kLargestStages = 4;  // 16 vectors are transposed at once
 inline constexpr int kLargestLanes = 16;  // 4-byte lanes of the longest vector
+inline constexpr int64_t kStreamAlignment = 64;
+inline constexpr int64_t kStageBytes = 96 * 1024;  // the buffer of staged parts
 inline constexpr int kLargestLoops = 64;  // extents of 2 or more and distinct 64-bit addresses
 
 // A vector of 4-byte lanes from two: lane i is lane `lanes[i]` of the first, from the vector's
@@ -43,6 +45,9 @@ struct CopyPart {
     kTiles,
     // A step moves one unit for each entry of `sources` and `targets`.
     kUnits,
+    // `inner` fills runs of `unit` contiguous bytes in a buffer, one each `pitch` bytes; then they
+    // go to `targets`.
+    kStaged,
   };
   struct Step {
     int64_t source, target;
@@ -62,6 +67,8 @@ struct CopyPart {
   std::vector<CopyLoop> outer;  // blocks, outermost first; at most kLargestLoops
   std::vector<Step> steps;
   std::vector<int64_t> sources, targets;
+  std::vector<CopyPart> inner;
+  int64_t pitch = 0;
   // kTiles: stage i mixes vectors that differ in bit i of their number; first for the one without
   // the bit, then for the one with it.
   LaneChoice choices[kLargestStages][2];
@@ -70,13 +77,12 @@ struct CopyPart {
 struct CopyKernels {
   int64_t vector_bytes;
   // Moves blocks [begin, end) of a part. `source` and `target` are the tensors' beginnings.
-  // Streaming needs a part that may stream, and a target aligned to kStreamAlignment. Stops between
-  // blocks once `cancel` (may be null) is non-zero.
+  // Streaming needs a part that may stream, and but for staged ones a target aligned to
+  // kStreamAlignment. Staged parts are never run near. Stops between blocks once `cancel` (may be
+  // null) is non-zero.
   void (*run)(const CopyPart& part, int64_t begin, int64_t end, const char* source, char* target,
               CopyMode mode, const int32_t* cancel);
 };
-
-inline constexpr int64_t kStreamAlignment = 64;
 
 // Of the best instruction set of this machine.
 const CopyKernels& BestCopyKernels();

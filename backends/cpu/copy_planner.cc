@@ -1,18 +1,15 @@
 #include "backends/cpu/copy_planner.h"
 
 #include <algorithm>
-#include <bit>
 #include <optional>
 #include <utility>
 
-#include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
+#include "backends/cpu/copy_lanes.h"
+#include "backends/cpu/copy_loops.h"
 
 namespace tenon::cpu {
 namespace {
-
-using Loops = absl::InlinedVector<CopyLoop, 32>;
-using Stride = int64_t CopyLoop::*;
 
 constexpr int64_t kLineBytes = 64;
 constexpr int64_t kLongestRun = 32 * 1024;  // bytes; longer ones are cut so that threads share
@@ -21,124 +18,14 @@ constexpr int64_t kLongestSteps = 64;       // of a block of tiles or runs
 constexpr int64_t kLongestSide = 16;        // vectors along a side of a block of tiles
 constexpr int64_t kUnitEntries = 512;       // of a block of single units
 constexpr int64_t kUnitLoop = 64;           // loops of single units are cut to this
-
-// Nests by target, drops loops of one iteration and merges neighbours that are one loop.
-Loops MergeLoops(std::span<const CopyLoop> loops, int64_t element_bytes) {
-  Loops nested;
-  for (const CopyLoop& loop : loops) {
-    if (loop.extent == 1) continue;
-    nested.push_back({loop.extent, loop.source * element_bytes, loop.target * element_bytes});
-  }
-  std::sort(nested.begin(), nested.end(),
-            [](const CopyLoop& x, const CopyLoop& y) { return x.target > y.target; });
-  size_t n_merged = 0;
-  for (const CopyLoop& loop : nested) {
-    CopyLoop* outer = n_merged == 0 ? nullptr : &nested[n_merged - 1];
-    if (outer != nullptr && outer->source == loop.source * loop.extent &&
-        outer->target == loop.target * loop.extent) {
-      *outer = {outer->extent * loop.extent, loop.source, loop.target};
-    } else {
-      nested[n_merged++] = loop;
-    }
-  }
-  nested.resize(n_merged);
-  return nested;
-}
-
-// The largest divisor of `extent` that is at most `limit`.
-int64_t LargestDivisor(int64_t extent, int64_t limit) {
-  if (extent <= limit) return extent;
-  for (int64_t divisor = limit; divisor > 1; --divisor) {
-    if (extent % divisor == 0) return divisor;
-  }
-  return 1;
-}
-
-// The length to cut a loop to: `limit`, unless a shorter one leaves no rest.
-int64_t CutLength(int64_t extent, int64_t limit) {
-  const int64_t divisor = LargestDivisor(extent, limit);
-  return 2 * divisor > limit ? divisor : limit;
-}
-
-// Appends the loop `extra` within `table`: each entry is followed by those of its iterations.
-void AppendInner(std::vector<int64_t>& table, int64_t extent, int64_t stride) {
-  const size_t count = table.size();
-  table.resize(count * static_cast<size_t>(extent));
-  for (size_t i = count; i-- > 0;) {
-    for (int64_t j = extent; j-- > 0;) {
-      table[i * static_cast<size_t>(extent) + static_cast<size_t>(j)] = table[i] + j * stride;
-    }
-  }
-}
-
-// A loop of two iterations, split off the low end of a longer one.
-struct Bit {
-  int64_t source, target;
-};
-
-constexpr int Log2(int64_t power) { return std::countr_zero(static_cast<uint64_t>(power)); }
-
-// Takes the loop of two iterations with this stride out of `loops`.
-std::optional<Bit> TakeBit(Loops& loops, Stride stride, int64_t value) {
-  for (size_t i = loops.size(); i-- > 0;) {
-    CopyLoop& loop = loops[i];
-    if (loop.*stride != value || loop.extent % 2 != 0) continue;
-    const Bit bit = {loop.source, loop.target};
-    loop = {loop.extent / 2, 2 * loop.source, 2 * loop.target};
-    if (loop.extent == 1) loops.erase(loops.begin() + static_cast<int64_t>(i));
-    return bit;
-  }
-  return std::nullopt;
-}
-
-// Nests the loops around blocks that write `contiguous` bytes. The source is read in order, as the
-// memory likes it, except that lines of the target are written in pairs: random lines cost a third
-// more, longer pieces don't win.
-void NestForMemory(Loops& loops, int64_t contiguous) {
-  Loops inner;
-  for (int64_t next = contiguous; next < 2 * kLineBytes; next *= 2) {
-    const std::optional<Bit> bit = TakeBit(loops, &CopyLoop::target, next);
-    if (!bit.has_value()) break;
-    inner.push_back({2, bit->source, bit->target});
-  }
-  std::sort(loops.begin(), loops.end(),
-            [](const CopyLoop& x, const CopyLoop& y) { return x.source > y.source; });
-  loops.insert(loops.end(), inner.rbegin(), inner.rend());
-}
-
-// Loops that follow one another without gaps in one of the two layouts, innermost first.
-struct Chain {
-  Stride stride;
-  int64_t next;  // the stride that continues the chain
-  int64_t length = 1;
-  Loops loops = {};
-
-  // The loop that continues the chain; npos if none does.
-  size_t Find(const Loops& from) const {
-    for (size_t i = from.size(); i-- > 0;) {
-      if (from[i].*stride == next) return i;
-    }
-    return kNone;
-  }
-  void Take(Loops& from, size_t i) {
-    length *= from[i].extent;
-    next *= from[i].extent;
-    loops.push_back(from[i]);
-    from.erase(from.begin() + static_cast<int64_t>(i));
-  }
-  std::vector<int64_t> Tabulate(Stride other) const {
-    std::vector<int64_t> table = {0};
-    table.reserve(static_cast<size_t>(length));
-    for (size_t i = loops.size(); i-- > 0;) AppendInner(table, loops[i].extent, loops[i].*other);
-    return table;
-  }
-
-  static constexpr size_t kNone = static_cast<size_t>(-1);
-};
+constexpr int64_t kWorthPeeling = 512;      // bytes of a run whose ends need not be aligned
+constexpr int64_t kEnoughRun = 2048;        // bytes of a run in a buffer: it grows up to this
+constexpr int64_t kLongestStagedRun = 8192;
 
 class Planner {
  public:
-  explicit Planner(int64_t vector_bytes) : vector_bytes_(vector_bytes) {}
+  // `is_far`: the target is to be written past the caches.
+  Planner(int64_t vector_bytes, bool is_far) : vector_bytes_(vector_bytes), is_far_(is_far) {}
 
   // The innermost loop is a run if there is one.
   void Plan(Loops loops, int64_t element_bytes) {
@@ -189,7 +76,20 @@ class Planner {
     target_ = target;
   }
 
+  // For loops around units of contiguous bytes.
   void PlanUnits(Loops loops, int64_t unit) {
+    const size_t first = parts_.size();
+    PlanDirectly(loops, unit);
+    const auto streams = [](const CopyPart& part) { return part.may_stream; };
+    const auto begin = parts_.begin() + static_cast<int64_t>(first);
+    if (!is_far_ || std::all_of(begin, parts_.end(), streams)) return;
+    if (std::optional<CopyPart> part = PlanStaged(std::move(loops), unit); part.has_value()) {
+      parts_.resize(first);
+      parts_.push_back(*std::move(part));
+    }
+  }
+
+  void PlanDirectly(Loops loops, int64_t unit) {
     if (!IsUnit(unit) || unit >= vector_bytes_) return PlanRuns(std::move(loops), unit);
     if (PlanNetwork(loops, unit) || PlanTiles(loops, unit)) return;
     if (unit == 32) return PlanRuns(std::move(loops), unit);
@@ -208,8 +108,6 @@ class Planner {
   void PlanRuns(Loops loops, int64_t unit) {
     CopyPart part = NewPart(CopyPart::Form::kRuns, unit);
     part.steps.push_back({});
-    constexpr int64_t kWorthPeeling = 512;
-    part.may_stream = unit >= kWorthPeeling || unit % vector_bytes_ == 0;
     NestForMemory(loops, unit);
     AddSteps(part, loops, unit);
     Finish(std::move(part), loops, unit);
@@ -218,13 +116,16 @@ class Planner {
   bool PlanNetwork(const Loops& all, int64_t unit);
   bool PlanTiles(const Loops& all, int64_t unit);
   void PlanScattered(Loops loops, int64_t unit);
+  std::optional<CopyPart> PlanStaged(Loops loops, int64_t unit);
 
   // Moves inner loops into the steps of a block as far as they fit. `bytes`: of one step.
   void AddSteps(CopyPart& part, Loops& loops, int64_t bytes);
   // Adds the loops that are left and what follows from them.
   void Finish(CopyPart part, const Loops& loops, int64_t step_bytes);
+  bool IsAligned(const CopyPart& part) const;
 
   const int64_t vector_bytes_;
+  const bool is_far_;
   int64_t source_ = 0, target_ = 0;  // where what is being planned begins
   std::vector<CopyPart> parts_;
 };
@@ -259,155 +160,33 @@ void Planner::Finish(CopyPart part, const Loops& loops, int64_t step_bytes) {
   part.outer.assign(loops.begin(), loops.end());
   for (const CopyLoop& loop : loops) part.outer_count *= loop.extent;
   part.block_bytes = step_bytes * std::max<int64_t>(1, static_cast<int64_t>(part.steps.size()));
-  if (part.form == CopyPart::Form::kTiles) {
-    const auto aligned = [this](int64_t offset) { return offset % vector_bytes_ == 0; };
-    part.may_stream =
-        aligned(part.target) && std::all_of(part.targets.begin(), part.targets.end(), aligned) &&
-        std::all_of(part.steps.begin(), part.steps.end(),
-                    [&](const CopyPart::Step& step) { return aligned(step.target); }) &&
-        std::all_of(loops.begin(), loops.end(),
-                    [&](const CopyLoop& loop) { return aligned(loop.target); });
-  }
+  const bool is_runs = part.form == CopyPart::Form::kRuns;
+  part.may_stream = (is_runs && part.unit >= kWorthPeeling) ||
+                    (part.form != CopyPart::Form::kUnits && IsAligned(part));
   parts_.push_back(std::move(part));
 }
 
-// ---- tiles of powers of two
-
-// Which loop of two iterations each bit of a lane's number stands for.
-struct LaneOrder {
-  int n_bits;  // of the number; the low ones, within a unit, stay where they are
-  int unit_bits;
-  const Bit* bits[8];  // by position, from unit_bits on
-
-  int PositionOf(const Bit* bit) const {
-    for (int i = unit_bits; i < n_bits; ++i) {
-      if (bits[i] == bit) return i;
-    }
-    return -1;
-  }
-};
-
-// The choice that leads from one order of lanes to another. `incoming` tells the two vectors apart
-// before, `outgoing` after; null where the vector stays alone.
-LaneChoice Choose(const LaneOrder& before, const LaneOrder& after, const Bit* incoming,
-                  const Bit* outgoing, bool is_second) {
-  int weights[Log2(kLargestLanes)] = {};  // of the bits of a lane's number
-  for (int i = 0; i < after.n_bits; ++i) {
-    const int position = i < after.unit_bits         ? i
-                         : after.bits[i] == incoming ? after.n_bits
-                                                     : before.PositionOf(after.bits[i]);
-    weights[i] = 1 << position;
-  }
-  LaneChoice choice = {};
-  if (is_second) choice.lanes[0] = static_cast<uint8_t>(1 << before.PositionOf(outgoing));
-  for (unsigned lane = 1; lane < kLargestLanes; ++lane) {
-    choice.lanes[lane] =
-        static_cast<uint8_t>(choice.lanes[lane & (lane - 1)] + weights[std::countr_zero(lane)]);
-  }
-  return choice;
-}
-
-// The loops of two iterations next to the unit, as many as a vector holds of either side.
-struct VectorBits {
-  LaneOrder before, after;  // in the source's vectors and in the target's
-  int n_mixed = 0;          // bits that are in only one of them
-  const Bit *incoming[kLargestStages], *outgoing[kLargestStages];
-
-  VectorBits(int n_bits, int unit_bits) : before{n_bits, unit_bits, {}}, after(before) {}
-  VectorBits(const VectorBits&) = delete;
-
-  // Takes them out of `loops`; false if there are not enough.
-  bool Take(Loops& loops) {
-    const int first = before.unit_bits, end = before.n_bits;
-    for (int i = first; i < end; ++i) {
-      before.bits[i] = New(loops, &CopyLoop::source, i);
-      if (before.bits[i] == nullptr) return false;
-    }
-    const Bit *const pool = pool_, *const source_end = pool + n_pool_;
-    for (int i = first; i < end; ++i) {
-      const Bit* shared = std::find_if(
-          pool, source_end, [i](const Bit& bit) { return bit.target == int64_t{4} << i; });
-      if (shared == source_end) {
-        shared = incoming[n_mixed++] = New(loops, &CopyLoop::target, i);
-        if (shared == nullptr) return false;
-      }
-      after.bits[i] = shared;
-    }
-    int n_outgoing = 0;
-    for (int i = first; i < end; ++i) {
-      if (after.PositionOf(before.bits[i]) < 0) outgoing[n_outgoing++] = before.bits[i];
-    }
-    return true;
-  }
-
- private:
-  const Bit* New(Loops& loops, Stride stride, int position) {
-    const std::optional<Bit> bit = TakeBit(loops, stride, int64_t{4} << position);
-    if (!bit.has_value()) return nullptr;
-    pool_[n_pool_] = *bit;
-    return &pool_[n_pool_++];
-  }
-
-  Bit pool_[2 * kLargestStages];
-  int n_pool_ = 0;
-};
-
-// The stages that bring the lanes of the source into the target's order.
-void MixBits(CopyPart& part, const VectorBits& bits) {
-  part.stages = bits.n_mixed;
-  part.sources = part.targets = {0};
-  for (int i = bits.n_mixed; i-- > 0;) {
-    AppendInner(part.sources, 2, bits.incoming[i]->source);
-    AppendInner(part.targets, 2, bits.outgoing[i]->target);
-  }
-  if (part.stages == 0) {
-    part.choices[0][0] = Choose(bits.before, bits.after, nullptr, nullptr, false);
-  }
-  LaneOrder order = bits.before;
-  for (int stage = 0; stage < part.stages; ++stage) {
-    const Bit *in = bits.incoming[stage], *out = bits.outgoing[stage];
-    LaneOrder next = order;
-    next.bits[order.PositionOf(out)] = in;
-    if (stage == part.stages - 1) next = bits.after;
-    for (const bool is_second : {false, true}) {
-      part.choices[stage][is_second] = Choose(order, next, in, out, is_second);
-    }
-    order = next;
-  }
+// Whether the part writes whole vectors of an aligned target.
+bool Planner::IsAligned(const CopyPart& part) const {
+  const auto aligned = [this](int64_t offset) { return offset % vector_bytes_ == 0; };
+  return aligned(part.target) && (part.form == CopyPart::Form::kTiles || aligned(part.unit)) &&
+         std::all_of(part.targets.begin(), part.targets.end(), aligned) &&
+         std::all_of(part.steps.begin(), part.steps.end(),
+                     [&](const CopyPart::Step& step) { return aligned(step.target); }) &&
+         std::all_of(part.outer.begin(), part.outer.end(),
+                     [&](const CopyLoop& loop) { return aligned(loop.target); });
 }
 
 bool Planner::PlanNetwork(const Loops& all, int64_t unit) {
   Loops loops = all;
-  VectorBits bits(Log2(vector_bytes_ / 4), Log2(unit / 4));
-  if (!bits.Take(loops)) return false;
   CopyPart part = NewPart(CopyPart::Form::kTiles, unit);
-  MixBits(part, bits);
+  if (!MixLowLoops(part, loops, vector_bytes_)) return false;
   const int32_t rows = 1 << part.stages;
   part.steps.push_back({0, 0, 0, 0, rows, static_cast<int32_t>(vector_bytes_ / unit)});
   NestForMemory(loops, vector_bytes_);
   AddSteps(part, loops, rows * vector_bytes_);
   Finish(std::move(part), loops, rows * vector_bytes_);
   return true;
-}
-
-// ---- tiles of any shape
-
-// The choices that transpose tiles of vectors.
-void TransposeChoices(CopyPart& part, int64_t vector_bytes) {
-  const int n_bits = Log2(vector_bytes / 4), unit_bits = Log2(part.unit / 4);
-  part.stages = n_bits - unit_bits;
-  Bit rows[kLargestStages], columns[kLargestStages];
-  LaneOrder order = {n_bits, unit_bits, {}};
-  for (int i = unit_bits; i < n_bits; ++i) order.bits[i] = &columns[i - unit_bits];
-  for (int stage = 0; stage < part.stages; ++stage) {
-    LaneOrder next = order;
-    next.bits[unit_bits + stage] = &rows[stage];
-    for (const bool is_second : {false, true}) {
-      part.choices[stage][is_second] =
-          Choose(order, next, &rows[stage], &columns[stage], is_second);
-    }
-    order = next;
-  }
 }
 
 bool Planner::PlanTiles(const Loops& all, int64_t unit) {
@@ -444,7 +223,7 @@ bool Planner::PlanTiles(const Loops& all, int64_t unit) {
   if (std::min(rows.length, side) * std::min(columns.length, side) < side * stages) return false;
 
   CopyPart part = NewPart(CopyPart::Form::kTiles, unit);
-  TransposeChoices(part, vector_bytes_);
+  TransposeUnits(part, vector_bytes_);
   part.sources = rows.Tabulate(&CopyLoop::source);
   part.targets = columns.Tabulate(&CopyLoop::target);
   for (int64_t row = 0; row < rows.length; row += side) {
@@ -518,11 +297,70 @@ void Planner::PlanScattered(Loops loops, int64_t unit) {
   Finish(std::move(part), loops, entries * unit);
 }
 
+// ---- blocks that are built in a buffer
+
+// A block of long runs of the target, and of the source loops that fill lines: what no vectors fill
+// as it is goes to a buffer first, and leaves it in whole lines.
+std::optional<CopyPart> Planner::PlanStaged(Loops loops, int64_t unit) {
+  Chain run{&CopyLoop::target, unit};
+  while (run.next < kEnoughRun) {
+    const size_t i = run.Find(loops);
+    if (i == Chain::kNone) break;
+    const int64_t extent = LargestDivisor(loops[i].extent, kLongestStagedRun / run.next);
+    if (extent == 1) break;
+    run.Take(loops, i, extent);
+  }
+  if (run.next < kWorthPeeling) return std::nullopt;
+  const int64_t pitch = (run.next / kLineBytes + 2) * kLineBytes;
+
+  // Source loops continue either within the run or with one that repeats it.
+  Loops repeats;
+  int64_t n_runs = 1;
+  for (int64_t next = unit; next < 2 * kLineBytes;) {
+    const auto continues = [next](const CopyLoop& loop) { return loop.source == next; };
+    const auto within = std::find_if(run.loops.begin(), run.loops.end(), continues);
+    if (within != run.loops.end()) {
+      next *= within->extent;
+      continue;
+    }
+    const auto found = std::find_if(loops.begin(), loops.end(), continues);
+    if (found == loops.end()) break;
+    const int64_t extent = LargestDivisor(found->extent, kStageBytes / pitch / n_runs);
+    if (extent == 1) break;
+    repeats.push_back({extent, found->source, found->target});
+    n_runs *= extent;
+    next *= extent;
+    *found = {found->extent / extent, found->source * extent, found->target * extent};
+    if (found->extent == 1) loops.erase(found);
+  }
+
+  CopyPart part = NewPart(CopyPart::Form::kStaged, run.next);
+  part.pitch = pitch;
+  part.targets = {0};
+  Loops staged(run.loops.begin(), run.loops.end());
+  int64_t stage = pitch;
+  for (size_t i = repeats.size(); i-- > 0; stage *= repeats[i].extent) {
+    staged.push_back({repeats[i].extent, repeats[i].source, stage});
+  }
+  for (const CopyLoop& loop : repeats) AppendInner(part.targets, loop.extent, loop.target);
+  Planner planner(vector_bytes_, /*is_far=*/false);
+  planner.PlanUnits(MergeLoops(staged, 1), unit);
+  part.inner = planner.TakeParts();
+  NestForMemory(loops, run.next);
+  part.outer.assign(loops.begin(), loops.end());
+  for (const CopyLoop& loop : loops) part.outer_count *= loop.extent;
+  part.block_bytes = run.next * n_runs;
+  part.may_stream = true;
+  return part;
+}
+
 }  // namespace
 
 std::vector<CopyPart> PlanCopy(std::span<const CopyLoop> loops, int64_t element_bytes,
                                int64_t vector_bytes) {
-  Planner planner(vector_bytes);
+  int64_t bytes = element_bytes;
+  for (const CopyLoop& loop : loops) bytes *= loop.extent;
+  Planner planner(vector_bytes, bytes >= kStreamBytes);
   planner.Plan(MergeLoops(loops, element_bytes), element_bytes);
   return planner.TakeParts();
 }

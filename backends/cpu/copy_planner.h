@@ -11,6 +11,13 @@
 
 namespace tenon::cpu {
 
+// Copies that write this much ask for their source ahead of time: about half the second cache.
+inline constexpr int64_t kFarBytes = 1 << 20;
+// Copies that write this much do so past the caches. With shorter ones the next reader loses more
+// than the copy wins: measured over random permutations, copying and then reading the target, the
+// two meet between 4 and 8 MiB.
+inline constexpr int64_t kStreamBytes = 8 << 20;
+
 // Loops with strides in elements; extents are at least 1, and no two iterations have the same
 // target. The parts are for kernels with vectors of `vector_bytes`.
 std::vector<CopyPart> PlanCopy(std::span<const CopyLoop> loops, int64_t element_bytes,

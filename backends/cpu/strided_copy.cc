@@ -9,9 +9,6 @@
 namespace tenon::cpu {
 namespace {
 
-// Targets from this size on are written past the caches, and sources read ahead.
-constexpr int64_t kStreamBytes = 4 << 20;
-
 std::string_view NameOf(const CopyPart& part) {
   switch (part.form) {
     case CopyPart::Form::kRuns:
@@ -19,9 +16,11 @@ std::string_view NameOf(const CopyPart& part) {
     case CopyPart::Form::kTiles:
       return "tiles";
     case CopyPart::Form::kUnits:
+      return "units";
+    case CopyPart::Form::kStaged:
       break;
   }
-  return "units";
+  return "staged runs";
 }
 
 }  // namespace
@@ -32,9 +31,11 @@ StridedCopy::StridedCopy(const std::vector<CopyLoop>& loops, int64_t element_byt
 }
 
 CopyMode StridedCopy::ModeFor(const CopyPart& part, const void* target) const {
-  if (total_bytes_ < kStreamBytes) return CopyMode::kNear;
+  if (part.form == CopyPart::Form::kStaged) return CopyMode::kStream;
+  if (total_bytes_ < kFarBytes) return CopyMode::kNear;
   const bool is_aligned = reinterpret_cast<uintptr_t>(target) % kStreamAlignment == 0;
-  return part.may_stream && is_aligned ? CopyMode::kStream : CopyMode::kFar;
+  return total_bytes_ >= kStreamBytes && part.may_stream && is_aligned ? CopyMode::kStream
+                                                                       : CopyMode::kFar;
 }
 
 void StridedCopy::Run(const void* source, void* target) const {
