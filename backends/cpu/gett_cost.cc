@@ -80,11 +80,11 @@ double LinesPerElement(const TileAxis& x, const TileAxis& y, GettStride stride,
 
 // Rates of one core, in bytes per nanosecond that are read and written once each.
 struct Rates {
-  double copy = 14, transpose = 9;
-  double product = 0.22;  // nanoseconds of a multiply-add of one vector
-  double finish = 2.0;    // of a vector of results
-  double partial = 1.4;   // whole vectors that take as long as a partial one, which is alone
-  double piece = 0.35;    // for each of a vector's pieces
+  double copy = 20, transpose = 14, uneven = 7;  // uneven: short loops of no power of two
+  double product = 0.22;                         // nanoseconds of a multiply-add of one vector
+  double finish = 2.0;                           // of a vector of results
+  double partial = 1.4;  // whole vectors that take as long as a partial one, which is alone
+  double piece = 0.35;   // for each of a vector's pieces
   double tile = 80, item = 12;
 };
 
@@ -96,7 +96,14 @@ double PackingCost(const TileAxis& first, const TileAxis& second, GettStride str
   const Rates rates;
   const double bytes = std::max(static_cast<double>(element_bytes),
                                 kLineBytes * LinesPerElement(first, second, stride, element_bytes));
-  return elements * bytes / (is_copy ? rates.copy : rates.transpose);
+  const auto is_even = [](const TileAxis& axis) {
+    return std::all_of(axis.inner.begin(), axis.inner.end(), [](const tenon_mode& mode) {
+      constexpr int64_t kLong = 32;
+      return (mode.extent & (mode.extent - 1)) == 0 || mode.extent >= kLong;
+    });
+  };
+  const double transpose = is_even(first) && is_even(second) ? rates.transpose : rates.uneven;
+  return elements * bytes / (is_copy ? rates.copy : transpose);
 }
 
 double ProductCost(const GettRoles& roles, const GettPlan& plan) {
