@@ -1,60 +1,64 @@
 #include "tests/support/naive_einsum.h"
 
-#include <map>
 #include <string>
 
 namespace tenon::testing {
 namespace {
 
-using Values = std::map<std::string, int64_t>;
+// The loop over one index: what a step of it adds to the position in each tensor, the output last.
+struct Loop {
+  int64_t size = 0, value = 0;
+  std::vector<int64_t> strides;
+};
 
-// Position of the element that `names` select, in C order.
-int64_t Position(const std::vector<std::string>& names, const Values& sizes, const Values& values) {
-  int64_t position = 0;
-  for (const std::string& name : names) position = position * sizes.at(name) + values.at(name);
-  return position;
+// Position of the element of C order where `name` alone is 1, times over for repeated names.
+int64_t StrideOf(const std::string& name, const std::vector<std::string>& axes,
+                 const std::map<std::string, int64_t>& sizes) {
+  int64_t stride = 0;
+  for (const std::string& axis : axes) stride = stride * sizes.at(axis) + (axis == name ? 1 : 0);
+  return stride;
 }
 
-// Advances `values` like an odometer; false when all are back at zero.
-bool Advance(const Values& sizes, Values& values) {
-  for (auto& [name, value] : values) {
-    if (++value < sizes.at(name)) return true;
-    value = 0;
+// Advances the loops like an odometer; false when all are back at zero.
+bool Advance(std::vector<Loop>& loops, std::vector<int64_t>& positions) {
+  for (Loop& loop : loops) {
+    const bool turns = ++loop.value == loop.size;
+    const int64_t steps = turns ? 1 - loop.size : 1;
+    for (size_t k = 0; k < positions.size(); ++k) positions[k] += steps * loop.strides[k];
+    if (!turns) return true;
+    loop.value = 0;
   }
   return false;
-}
-
-template <typename Real>
-std::vector<std::complex<Real>> Evaluate(
-    const Network& network, const std::vector<std::vector<std::complex<Real>>>& operands) {
-  int64_t elements = 1;
-  for (const std::string& name : network.output) elements *= network.sizes.at(name);
-  std::vector<std::complex<Real>> result(elements);
-  Values values;
-  for (const auto& [name, size] : network.sizes) {
-    if (size == 0) return result;  // the sum over nothing
-    values[name] = 0;
-  }
-  do {
-    std::complex<Real> product = 1;
-    for (size_t k = 0; k < operands.size(); ++k) {
-      product *= operands[k].at(Position(network.inputs[k], network.sizes, values));
-    }
-    result[Position(network.output, network.sizes, values)] += product;
-  } while (Advance(network.sizes, values));
-  return result;
 }
 
 }  // namespace
 
 std::vector<std::complex<double>> NaiveEinsum(
     const Network& network, const std::vector<std::vector<std::complex<double>>>& operands) {
-  return Evaluate(network, operands);
-}
-
-std::vector<std::complex<long double>> ExtendedEinsum(
-    const Network& network, const std::vector<std::vector<std::complex<long double>>>& operands) {
-  return Evaluate(network, operands);
+  int64_t elements = 1;
+  for (const std::string& name : network.output) elements *= network.sizes.at(name);
+  std::vector<std::complex<double>> result(elements);
+  std::vector<Loop> loops;
+  for (const auto& [name, size] : network.sizes) {
+    if (size == 0) return result;  // the sum over nothing
+    Loop& loop = loops.emplace_back(Loop{size, 0, {}});
+    for (const auto& input : network.inputs) {
+      loop.strides.push_back(StrideOf(name, input, network.sizes));
+    }
+    loop.strides.push_back(StrideOf(name, network.output, network.sizes));
+  }
+  std::vector<int64_t> positions(operands.size() + 1, 0);
+  do {
+    std::complex<double> product = 1;
+    for (size_t k = 0; k < operands.size(); ++k) {
+      const std::complex<double> x = operands[k].at(positions[k]);
+      // Without the tests for infinities of std::complex.
+      product = {product.real() * x.real() - product.imag() * x.imag(),
+                 product.real() * x.imag() + product.imag() * x.real()};
+    }
+    result.at(positions.back()) += product;
+  } while (Advance(loops, positions));
+  return result;
 }
 
 }  // namespace tenon::testing

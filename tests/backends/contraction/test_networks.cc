@@ -13,7 +13,7 @@ int64_t Uniform(std::mt19937_64& random, int64_t low, int64_t high) {
 }
 
 // Sizes whose product stays small; a few are 1, and now and then one is 0.
-std::map<std::string, int64_t> RandomSizes(std::mt19937_64& random) {
+std::map<std::string, int64_t> SizesOfNames(std::mt19937_64& random, const RandomSizes& options) {
   static const std::vector<std::string> kNames = {"a", "索引",   "𝛼",  "I", "ı",
                                                   "i", "bond 7", "zz", "b", "c"};
   std::map<std::string, int64_t> sizes;
@@ -21,8 +21,10 @@ std::map<std::string, int64_t> RandomSizes(std::mt19937_64& random) {
   const bool may_be_empty = Uniform(random, 0, 9) == 0;
   const size_t count = Uniform(random, 1, kNames.size());
   for (size_t i = 0; i < count; ++i) {
-    int64_t size = Uniform(random, 0, 6) == 0 ? 1 : Uniform(random, 2, 4);
-    if (joint * size > 6000) size = 1;
+    int64_t size = Uniform(random, 0, 6) == 0
+                       ? 1
+                       : options.sizes[Uniform(random, 0, options.sizes.size() - 1)];
+    if (joint * size > options.joint) size = joint * 2 > options.joint ? 1 : 2;
     joint *= size;
     if (may_be_empty && Uniform(random, 0, 5) == 0) size = 0;
     sizes[kNames[i]] = size;
@@ -76,9 +78,9 @@ std::vector<std::vector<std::complex<double>>> IntegerOperands(const Network& ne
   return operands;
 }
 
-Network RandomNetwork(std::mt19937_64& random) {
+Network RandomNetwork(std::mt19937_64& random, const RandomSizes& options) {
   Network network;
-  const std::map<std::string, int64_t> sizes = RandomSizes(random);
+  const std::map<std::string, int64_t> sizes = SizesOfNames(random, options);
   std::vector<std::string> names;
   for (const auto& [name, size] : sizes) names.push_back(name);
   const int64_t count = Uniform(random, 1, 12);

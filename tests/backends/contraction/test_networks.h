@@ -29,11 +29,17 @@ Network NetworkOf(const std::vector<std::string>& inputs, const std::string& out
 std::vector<std::vector<std::complex<double>>> IntegerOperands(const Network& network,
                                                                std::mt19937_64& random);
 
+// Sizes of indices other than 0 and 1, and the most points of the joint space.
+struct RandomSizes {
+  std::vector<int64_t> sizes = {2, 3, 4};
+  int64_t joint = 6000;
+};
+
 // All index patterns: hyperedges, repeats, traces, private and unused-elsewhere indices, sizes 0
-// and 1, scalars, disconnected parts, batch indices, names outside ASCII. The joint space has at
-// most 6000 points.
-Network RandomNetwork(std::mt19937_64& random);
+// and 1, scalars, disconnected parts, batch indices, names outside ASCII.
+Network RandomNetwork(std::mt19937_64& random, const RandomSizes& sizes = {});
 contraction::Path RandomPath(size_t n_inputs, std::mt19937_64& random);
+// Any indices, of the output or not, in any order.
 std::vector<int> RandomSliced(const contraction::Expression& expression, std::mt19937_64& random);
 
 }  // namespace tenon::testing

@@ -54,15 +54,22 @@ absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Prepare(
   std::unique_ptr<JobRun> run(new JobRun);
   TENON_ASSIGN_OR_RETURN(
       run->job_, schedule::ContractionJob::Prepare(request, {CpuProvider()}, &run->cancel_));
+  run->varying_ = request.varying;
   return run;
 }
 
 absl::StatusOr<Tensor> JobRun::Run(const std::vector<Tensor>& operands) {
-  std::vector<const void*> pointers;
-  for (const Tensor& operand : operands) pointers.push_back(operand.buffer.data());
+  std::vector<const void*> pointers, varying;
+  for (size_t k = 0; k < operands.size(); ++k) {
+    const void* data = operands[k].buffer.data();
+    const bool varies = !varying_.empty() && varying_[k];
+    pointers.push_back(varies ? nullptr : data);
+    if (varies) varying.push_back(data);
+  }
   TENON_ASSIGN_OR_RETURN(Tensor result, Tensor::Allocate(job_->program().output_spec()));
-  TENON_RETURN_IF_ERROR(job_->Start(std::move(pointers)));
-  TENON_RETURN_IF_ERROR(job_->RunSet({}, result.buffer.data(), nullptr));
+  if (!is_started_) TENON_RETURN_IF_ERROR(job_->Start(std::move(pointers)));
+  is_started_ = true;
+  TENON_RETURN_IF_ERROR(job_->RunSet(varying, result.buffer.data(), nullptr));
   return result;
 }
 

@@ -29,7 +29,7 @@ class JobRun {
   static absl::StatusOr<std::unique_ptr<JobRun>> Prepare(
       const schedule::ContractionRequest& request);
 
-  // Once: all operands in the job's dtype. The full result.
+  // The full result of all operands in the job's dtype; once, or again with other varying ones.
   absl::StatusOr<Tensor> Run(const std::vector<Tensor>& operands);
 
   schedule::ContractionJob& job() { return *job_; }
@@ -44,6 +44,8 @@ class JobRun {
   JobRun() = default;
 
   CancelToken cancel_;
+  std::vector<bool> varying_;
+  bool is_started_ = false;
   std::unique_ptr<schedule::ContractionJob> job_;
 };
 
