@@ -31,13 +31,12 @@ bool Advance(std::vector<Loop>& loops, std::vector<int64_t>& positions) {
   return false;
 }
 
-}  // namespace
-
-std::vector<std::complex<double>> NaiveEinsum(
-    const Network& network, const std::vector<std::vector<std::complex<double>>>& operands) {
+template <typename Real>
+std::vector<std::complex<Real>> Evaluate(
+    const Network& network, const std::vector<std::vector<std::complex<Real>>>& operands) {
   int64_t elements = 1;
   for (const std::string& name : network.output) elements *= network.sizes.at(name);
-  std::vector<std::complex<double>> result(elements);
+  std::vector<std::complex<Real>> result(elements);
   std::vector<Loop> loops;
   for (const auto& [name, size] : network.sizes) {
     if (size == 0) return result;  // the sum over nothing
@@ -49,9 +48,9 @@ std::vector<std::complex<double>> NaiveEinsum(
   }
   std::vector<int64_t> positions(operands.size() + 1, 0);
   do {
-    std::complex<double> product = 1;
+    std::complex<Real> product = 1;
     for (size_t k = 0; k < operands.size(); ++k) {
-      const std::complex<double> x = operands[k].at(positions[k]);
+      const std::complex<Real> x = operands[k].at(positions[k]);
       // Without the tests for infinities of std::complex.
       product = {product.real() * x.real() - product.imag() * x.imag(),
                  product.real() * x.imag() + product.imag() * x.real()};
@@ -59,6 +58,18 @@ std::vector<std::complex<double>> NaiveEinsum(
     result.at(positions.back()) += product;
   } while (Advance(loops, positions));
   return result;
+}
+
+}  // namespace
+
+std::vector<std::complex<double>> NaiveEinsum(
+    const Network& network, const std::vector<std::vector<std::complex<double>>>& operands) {
+  return Evaluate(network, operands);
+}
+
+std::vector<std::complex<long double>> ExtendedEinsum(
+    const Network& network, const std::vector<std::vector<std::complex<long double>>>& operands) {
+  return Evaluate(network, operands);
 }
 
 }  // namespace tenon::testing
