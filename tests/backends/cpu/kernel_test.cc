@@ -6,11 +6,13 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "backends/core/error.h"
 #include "backends/cpu/provider.h"
 #include "oneapi/tbb/global_control.h"
+#include "tests/backends/cpu/highway_target.h"
 #include "tests/backends/cpu/provider_run.h"
 #include "tests/backends/cpu/random_step.h"
 
@@ -35,9 +37,9 @@ struct OneStep {
   ProgramBuilder builder;
 };
 
-class KernelTest : public ::testing::TestWithParam<int32_t> {
+class KernelChecks : public ::testing::Test {
  protected:
-  int32_t dtype() const { return GetParam(); }
+  virtual int32_t dtype() const = 0;
 
   // Runs the program with one of the cpu provider's kernels alone, on one thread and on three, and
   // compares with the oracle; the kernel that ran.
@@ -74,11 +76,25 @@ class KernelTest : public ::testing::TestWithParam<int32_t> {
   }
 };
 
+class KernelTest : public KernelChecks, public ::testing::WithParamInterface<int32_t> {
+ protected:
+  int32_t dtype() const override { return GetParam(); }
+};
+
+// Those that have kernels for each instruction set, with plans for each.
+class VectorKernelTest : public KernelChecks,
+                         public ::testing::WithParamInterface<std::tuple<int64_t, int32_t>> {
+ protected:
+  int32_t dtype() const override { return std::get<1>(GetParam()); }
+
+  const TargetScope target_{std::get<0>(GetParam())};
+};
+
 TEST_P(KernelTest, RandomElementwise) { EXPECT_GE(CheckRandom("elementwise", false), 5); }
 TEST_P(KernelTest, RandomSmall) { EXPECT_GE(CheckRandom("small", false), 15); }
-TEST_P(KernelTest, RandomGett) { EXPECT_EQ(CheckRandom("gett", false), 60); }
+TEST_P(VectorKernelTest, RandomGett) { EXPECT_EQ(CheckRandom("gett", false), 60); }
 TEST_P(KernelTest, RandomReduce) { EXPECT_GE(CheckRandom("reduce", true), 20); }
-TEST_P(KernelTest, RandomCopy) { EXPECT_GE(CheckRandom("copy", true), 10); }
+TEST_P(VectorKernelTest, RandomCopy) { EXPECT_GE(CheckRandom("copy", true), 10); }
 TEST_P(KernelTest, RandomReference) { EXPECT_EQ(CheckRandom("reference", false), 60); }
 TEST_P(KernelTest, RandomDoubleSums) {
   const bool is_single = dtype() == TENON_DTYPE_FLOAT32 || dtype() == TENON_DTYPE_COMPLEX64;
@@ -107,7 +123,7 @@ TEST_P(KernelTest, LargeMatricesInPlaceCanUseTheLibrary) {
   EXPECT_EQ(Check(no_matrix.builder.Build(), kK, "kernels=gemm"), "reference");
 }
 
-TEST_P(KernelTest, MatrixVectorProducts) {
+TEST_P(VectorKernelTest, MatrixVectorProducts) {
   constexpr int64_t kM = 150, kK = 130;
   for (const int64_t c_step : {1, 3}) {
     OneStep by_rows(dtype(), {}, {M(kM, kK, 0, c_step)}, {}, {M(kK, 1, 2, 0)}, 2);
@@ -119,7 +135,7 @@ TEST_P(KernelTest, MatrixVectorProducts) {
   EXPECT_EQ(Check(dot.builder.Build(), 20000, "kernels=gett"), "gett");
 }
 
-TEST_P(KernelTest, DotProducts) {
+TEST_P(VectorKernelTest, DotProducts) {
   const auto check = [this](OneStep step, int64_t terms, const std::string& kernel = "dot") {
     EXPECT_EQ(Check(step.builder.Build(), terms, "kernels=dot"), kernel);
   };
@@ -137,7 +153,7 @@ TEST_P(KernelTest, DotProducts) {
 }
 
 // More than one tile along every axis, with short last tiles.
-TEST_P(KernelTest, TilesHaveTails) {
+TEST_P(VectorKernelTest, TilesHaveTails) {
   constexpr int64_t kM = 530, kN = 541, kK = 5;
   OneStep in_place(dtype(), {}, {M(kM, kK, 0, kN)}, {M(kN, 0, 1, 1)}, {M(kK, 1, kN, 0)});
   EXPECT_EQ(Check(in_place.builder.Build(), kK, "kernels=gett"), "gett");
@@ -181,7 +197,7 @@ TEST_P(KernelTest, GatesOnAnyAxes) {
 }
 
 // Binary loops in mixed order, as quantum circuits have them: tiles are boxes of them.
-TEST_P(KernelTest, ManyShortLoops) {
+TEST_P(VectorKernelTest, ManyShortLoops) {
   std::mt19937_64 random(11);
   for (int round = 0; round < 6; ++round) {
     Group m(6, {2, 0, 0, 0}), n(5, {2, 0, 0, 0}), k(4, {2, 0, 0, 0});
@@ -229,7 +245,7 @@ TEST_P(KernelTest, ProductsWithoutSums) {
   EXPECT_EQ(Check(transposed.builder.Build(), 3, "kernels=elementwise"), "elementwise");
 }
 
-TEST_P(KernelTest, UnarySteps) {
+TEST_P(VectorKernelTest, UnarySteps) {
   const auto check = [this](const Group& m, const Group& k, int64_t terms) {
     ProgramBuilder builder(dtype());
     builder.AddUnary(TENON_PHASE_SLICE, 0, builder.Operand(0),
@@ -321,6 +337,15 @@ TEST(CpuProviderOptionsTest, UnknownKernelsAndOptionsAreRefused) {
 INSTANTIATE_TEST_SUITE_P(DTypes, KernelTest,
                          ::testing::Values(TENON_DTYPE_FLOAT32, TENON_DTYPE_FLOAT64,
                                            TENON_DTYPE_COMPLEX64, TENON_DTYPE_COMPLEX128));
+
+INSTANTIATE_TEST_SUITE_P(
+    Targets, VectorKernelTest,
+    ::testing::Combine(::testing::ValuesIn(MachineTargets()),
+                       ::testing::Values(TENON_DTYPE_FLOAT32, TENON_DTYPE_FLOAT64,
+                                         TENON_DTYPE_COMPLEX64, TENON_DTYPE_COMPLEX128)),
+    [](const auto& info) {
+      return TargetName(std::get<0>(info.param)) + "_" + std::to_string(std::get<1>(info.param));
+    });
 
 }  // namespace
 }  // namespace tenon::testing

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "backends/plugin/abi.h"
-#include "hwy/targets.h"
 #include "oneapi/tbb/global_control.h"
+#include "tests/backends/cpu/highway_target.h"
 
 namespace tenon::cpu {
 namespace {
@@ -96,15 +96,8 @@ void Check(const std::vector<CopyLoop>& loops, int64_t bytes, int64_t shift = 0)
 class StridedCopyTest : public ::testing::TestWithParam<std::tuple<int64_t, int64_t>> {
  protected:
   static int64_t bytes() { return std::get<1>(GetParam()); }
-  void SetUp() override {
-    if ((hwy::SupportedTargets() & std::get<0>(GetParam())) == 0) GTEST_SKIP();
-    hwy::SetSupportedTargetsForTest(std::get<0>(GetParam()));
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-  void TearDown() override {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
+
+  const testing::TargetScope target_{std::get<0>(GetParam())};
 };
 
 // Loops with `extents`, laid out in a random order on either side, with gaps now and then.
@@ -280,7 +273,7 @@ TEST(StridedCopyFormTest, FormsAreWhatTheLayoutAllows) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, StridedCopyTest,
-                         ::testing::Combine(::testing::Values(HWY_AVX3, HWY_AVX2, HWY_SCALAR),
+                         ::testing::Combine(::testing::ValuesIn(testing::MachineTargets()),
                                             ::testing::Values(4, 8, 16)));
 
 }  // namespace
