@@ -12,9 +12,9 @@
 #include "backends/core/error.h"
 #include "backends/cpu/provider.h"
 #include "oneapi/tbb/global_control.h"
+#include "tests/backends/conformance/provider_run.h"
+#include "tests/backends/conformance/random_step.h"
 #include "tests/backends/cpu/highway_target.h"
-#include "tests/backends/cpu/provider_run.h"
-#include "tests/backends/cpu/random_step.h"
 
 namespace tenon::testing {
 namespace {
@@ -46,7 +46,7 @@ class KernelChecks : public ::testing::Test {
   std::string Check(const tenon_program& program, int64_t terms, const std::string& options = "") {
     const tbb::global_control maybe_more_than_cores(tbb::global_control::max_allowed_parallelism,
                                                     3);
-    const auto provider = MakeProvider("cpu", options);
+    const auto provider = MakeProvider(cpu::CpuProviderApi(), options);
     const auto compiled = CompileOrDie(*provider, program, 3);
     const auto operands = RandomOperands(program, 17);
     const auto bytes = RunGroup(*compiled, program, operands);
@@ -262,7 +262,7 @@ TEST_P(VectorKernelTest, UnarySteps) {
 
 TEST_P(KernelTest, RefusalsAreReadable) {
   OneStep step(dtype(), {}, {M(40, 80, 0, 80)}, {M(40, 0, 2, 2)}, {M(40, 2, 80, 0)});
-  const auto provider = MakeProvider("cpu");
+  const auto provider = MakeProvider(cpu::CpuProviderApi());
   const auto compiled = CompileOrDie(*provider, step.builder.Build());
   EXPECT_STREQ(compiled->info().kernels[0], "gett");
   EXPECT_STREQ(compiled->info().refusals[0],
@@ -276,7 +276,7 @@ TEST_P(KernelTest, KernelsAreInTheFingerprint) {
   OneStep step(dtype(), {}, {M(40, 40, 0, 40)}, {M(40, 0, 1, 1)}, {M(40, 1, 40, 0)});
   const tenon_program& program = step.builder.Build();
   const auto fingerprint = [&program](const std::string& options) {
-    return CompileOrDie(*MakeProvider("cpu", options), program)->FingerprintHex();
+    return CompileOrDie(*MakeProvider(cpu::CpuProviderApi(), options), program)->FingerprintHex();
   };
   EXPECT_EQ(fingerprint(""), fingerprint("kernels=gett"));
   EXPECT_NE(fingerprint(""), fingerprint("kernels=reference"));
@@ -309,7 +309,7 @@ TEST_P(KernelTest, LongStepsStopWhenCancelled) {
     const tenon_program& program = builder.Build();
     const auto operands = RandomOperands(program, 1);
     const std::string name = kernel == std::string("gett sum") ? "gett" : kernel;
-    const auto provider = MakeProvider("cpu", "kernels=" + name);
+    const auto provider = MakeProvider(cpu::CpuProviderApi(), "kernels=" + name);
     const auto compiled = CompileOrDie(*provider, program);
     EXPECT_EQ(compiled->info().kernels[0], name);
     plugin::HostMemory memory(INT64_MAX);

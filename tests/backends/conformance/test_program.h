@@ -1,7 +1,7 @@
 // Hand-built programs for provider tests, and an oracle that runs them in double precision.
 
-#ifndef TENON_TESTS_BACKENDS_CPU_TEST_PROGRAM_H_
-#define TENON_TESTS_BACKENDS_CPU_TEST_PROGRAM_H_
+#ifndef TENON_TESTS_BACKENDS_CONFORMANCE_TEST_PROGRAM_H_
+#define TENON_TESTS_BACKENDS_CONFORMANCE_TEST_PROGRAM_H_
 
 #include <complex>
 #include <cstdint>
@@ -82,4 +82,4 @@ OracleResult RunOracle(const tenon_program& program, const std::vector<TestTenso
 
 }  // namespace tenon::testing
 
-#endif  // TENON_TESTS_BACKENDS_CPU_TEST_PROGRAM_H_
+#endif  // TENON_TESTS_BACKENDS_CONFORMANCE_TEST_PROGRAM_H_

@@ -1,7 +1,8 @@
-// What every in-tree provider must do, through the interface the host uses.
+#include "tests/backends/conformance/conformance.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <random>
@@ -11,10 +12,9 @@
 #include <vector>
 
 #include "backends/core/error.h"
-#include "backends/cpu/provider.h"
 #include "oneapi/tbb/global_control.h"
-#include "tests/backends/cpu/provider_run.h"
-#include "tests/backends/cpu/random_step.h"
+#include "tests/backends/conformance/provider_run.h"
+#include "tests/backends/conformance/random_step.h"
 
 namespace tenon::testing {
 namespace {
@@ -23,10 +23,17 @@ constexpr tenon_mode M(int64_t extent, int64_t a, int64_t b, int64_t c) {
   return {extent, a, b, c};
 }
 
-class ConformanceTest : public ::testing::TestWithParam<std::tuple<std::string, int32_t>> {
+class ConformanceTest : public ::testing::TestWithParam<int32_t> {
  protected:
-  void SetUp() override { provider_ = MakeProvider(std::get<0>(GetParam())); }
-  int32_t dtype() const { return std::get<1>(GetParam()); }
+  void SetUp() override {
+    provider_ = MakeProvider(Subject().api, Subject().options);
+    const tenon_provider_info& info = provider_->info();
+    if (info.step_kinds == 0) GTEST_SKIP() << info.name << " does no contraction";
+    if (!provider_->CanContract(dtype())) GTEST_SKIP() << info.name << " has another type";
+  }
+  int32_t dtype() const { return GetParam(); }
+  // Of up to `wanted`, those that make sense at once.
+  int Workers(int wanted) const { return std::min(wanted, provider_->info().max_workers); }
   double OperationsPerProduct() const { return IsComplexDType(dtype()) ? 8 : 2; }
 
   std::shared_ptr<plugin::Provider> provider_;
@@ -63,15 +70,14 @@ struct FullProgram {
 
 TEST_P(ConformanceTest, DescribesItself) {
   const tenon_provider_info& info = provider_->info();
-  EXPECT_EQ(std::get<0>(GetParam()), info.name);
-  EXPECT_EQ(std::get<0>(GetParam()), info.kind);
+  EXPECT_NE(std::string(info.name), "");
+  EXPECT_NE(std::string(info.kind), "");
   EXPECT_NE(std::string(info.description), "");
   EXPECT_EQ(info.exact, 1);
   EXPECT_GE(info.max_workers, 1);
-  EXPECT_TRUE(provider_->CanContract(dtype()));
   EXPECT_FALSE(provider_->CanContract(TENON_DTYPE_INT32));
   EXPECT_GE(info.cold_seconds, 0);
-  EXPECT_EQ(info.resource_dtypes, 1u << TENON_DTYPE_FLOAT32 | 1u << TENON_DTYPE_FLOAT64);
+  EXPECT_EQ(info.resource_dtypes & ~(1u << TENON_DTYPE_FLOAT32 | 1u << TENON_DTYPE_FLOAT64), 0u);
 }
 
 TEST_P(ConformanceTest, RandomContractionsMatchNestedLoops) {
@@ -106,12 +112,13 @@ TEST_P(ConformanceTest, SlicesReuseKeptTensors) {
   FullProgram full(dtype());
   const tenon_program& program = full.builder.Build();
   const auto operands = RandomOperands(program, 1);
-  const auto compiled = CompileOrDie(*provider_, program, 2);
+  const int workers = Workers(2);
+  const auto compiled = CompileOrDie(*provider_, program, workers);
   for (int64_t block = 0; block < program.n_blocks; ++block) {
     for (const auto& [first, last] : std::vector<std::pair<int64_t, int64_t>>{
              {0, 12}, {0, 1}, {3, 4}, {2, 7}, {5, 12}, {11, 12}}) {
-      const RunOptions options = {.workers = 2,
-                                  .worker = static_cast<int>(block),
+      const RunOptions options = {.workers = workers,
+                                  .worker = static_cast<int>(block) % workers,
                                   .block = block,
                                   .first_slice = first,
                                   .last_slice = last};
@@ -142,9 +149,13 @@ TEST_P(ConformanceTest, StatisticsCountWhatWasDone) {
   ASSERT_TRUE(statistics.ok());
   EXPECT_EQ(statistics->flops, products * OperationsPerProduct());
   EXPECT_EQ(statistics->slices, 5);
-  EXPECT_EQ(statistics->timing_scope, 1);
-  EXPECT_GT(statistics->execution_seconds, 0);
-  EXPECT_EQ(statistics->transfer_in_bytes, 0);
+  if (statistics->timing_scope == 3) {
+    EXPECT_LT(statistics->execution_seconds, 0);
+  } else {
+    EXPECT_TRUE(statistics->timing_scope == 1 || statistics->timing_scope == 2);
+    EXPECT_GT(statistics->execution_seconds, 0);
+  }
+  EXPECT_GE(statistics->transfer_in_bytes, 0);
 }
 
 TEST_P(ConformanceTest, OperandSetsAreBoundAnew) {
@@ -173,17 +184,17 @@ TEST_P(ConformanceTest, WorkersRunAtOnce) {
   FullProgram full(dtype());
   const tenon_program& program = full.builder.Build();
   const auto operands = RandomOperands(program, 3);
-  constexpr int kWorkers = 4;
-  const auto compiled = CompileOrDie(*provider_, program, kWorkers);
+  const int workers = Workers(4);
+  const auto compiled = CompileOrDie(*provider_, program, workers);
   plugin::HostMemory memory(INT64_MAX);
-  const tenon_execution_options options = {sizeof(options), kWorkers, 1, 0, nullptr};
+  const tenon_execution_options options = {sizeof(options), workers, 1, 0, nullptr};
   const auto execution = compiled->Begin(memory, Pointers(operands), options);
   ASSERT_TRUE(execution.ok()) << execution.status();
   ASSERT_TRUE((*execution)->BindSet(Pointers(operands)).ok());
   std::vector<std::vector<char>> sums(
-      kWorkers, std::vector<char>(program.block_elements * ElementBytes(dtype())));
+      workers, std::vector<char>(program.block_elements * ElementBytes(dtype())));
   std::vector<std::thread> threads;
-  for (int worker = 0; worker < kWorkers; ++worker) {
+  for (int worker = 0; worker < workers; ++worker) {
     threads.emplace_back([&, worker] {
       for (int repeat = 0; repeat < 20; ++repeat) {
         EXPECT_TRUE(
@@ -194,7 +205,7 @@ TEST_P(ConformanceTest, WorkersRunAtOnce) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (int worker = 0; worker < kWorkers; ++worker) {
+  for (int worker = 0; worker < workers; ++worker) {
     const RunOptions run = {
         .block = worker % 2, .first_slice = 3 * worker, .last_slice = 3 * worker + 3};
     ExpectOracle(program, operands, sums[worker], FullProgram::kTerms, run);
@@ -206,6 +217,7 @@ TEST_P(ConformanceTest, MemoryStaysWithinThePlanAndComesBack) {
   const tenon_program& program = full.builder.Build();
   const auto operands = RandomOperands(program, 1);
   for (const auto& [workers, threads] : std::vector<std::pair<int, int>>{{1, 1}, {3, 1}, {2, 3}}) {
+    if (Workers(workers) < workers) continue;
     const auto compiled = CompileOrDie(*provider_, program, workers * threads);
     const int64_t element = ElementBytes(dtype());
     const int64_t plan =
@@ -380,16 +392,15 @@ TEST_P(ConformanceTest, TableChecksGroups) {
   FullProgram full(dtype());
   const tenon_program& program = full.builder.Build();
   const auto operands = RandomOperands(program, 1);
-  const tenon_provider_api& api =
-      std::get<0>(GetParam()) == "cpu" ? *cpu::CpuProviderApi() : *cpu::ReferenceProviderApi();
+  const tenon_provider_api& api = *Subject().api;
   tenon_status status{};
   status.struct_size = sizeof(status);
   tenon_provider* provider = nullptr;
-  ASSERT_EQ(api.create(nullptr, "", &provider, &status), 0);
+  plugin::HostMemory memory(INT64_MAX);
+  ASSERT_EQ(api.create(memory.host(), Subject().options.c_str(), &provider, &status), 0);
   const tenon_compile_options compile_options = {sizeof(compile_options), 1, 0, 0};
   tenon_compiled* compiled = nullptr;
   ASSERT_EQ(api.compile(provider, &program, &compile_options, &compiled, &status), 0);
-  plugin::HostMemory memory(INT64_MAX);
   tenon_execution_options options = {sizeof(options), 0, 1, 0, nullptr};
   tenon_execution* execution = nullptr;
   const auto pointers = Pointers(operands);
@@ -416,7 +427,7 @@ TEST_P(ConformanceTest, TableChecksGroups) {
   statistics.struct_size = offsetof(tenon_run_statistics, flops);
   statistics.flops = -1;
   ASSERT_EQ(api.execution_statistics(execution, &statistics, &status), 0);
-  EXPECT_EQ(statistics.timing_scope, 1);
+  EXPECT_GE(statistics.timing_scope, 1);
   EXPECT_EQ(statistics.flops, -1);
   api.end(execution);
   api.release_compiled(compiled);
@@ -424,22 +435,24 @@ TEST_P(ConformanceTest, TableChecksGroups) {
   EXPECT_EQ(memory.current_bytes(), 0);
 }
 
-using Parameter = std::tuple<std::string, int32_t>;
-
-std::string ParameterName(const ::testing::TestParamInfo<Parameter>& info) {
+std::string TypeName(const ::testing::TestParamInfo<int32_t>& info) {
   static const std::map<int32_t, std::string> names = {{TENON_DTYPE_FLOAT32, "Float32"},
                                                        {TENON_DTYPE_FLOAT64, "Float64"},
                                                        {TENON_DTYPE_COMPLEX64, "Complex64"},
                                                        {TENON_DTYPE_COMPLEX128, "Complex128"}};
-  return std::get<0>(info.param) + names.at(std::get<1>(info.param));
+  return names.at(info.param);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Providers, ConformanceTest,
-    ::testing::Combine(::testing::Values("cpu", "reference"),
-                       ::testing::Values(TENON_DTYPE_FLOAT32, TENON_DTYPE_FLOAT64,
-                                         TENON_DTYPE_COMPLEX64, TENON_DTYPE_COMPLEX128)),
-    ParameterName);
+INSTANTIATE_TEST_SUITE_P(DTypes, ConformanceTest,
+                         ::testing::Values(TENON_DTYPE_FLOAT32, TENON_DTYPE_FLOAT64,
+                                           TENON_DTYPE_COMPLEX64, TENON_DTYPE_COMPLEX128),
+                         TypeName);
 
 }  // namespace
+
+ConformanceSubject& Subject() {
+  static ConformanceSubject subject;
+  return subject;
+}
+
 }  // namespace tenon::testing

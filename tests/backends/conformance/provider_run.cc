@@ -1,11 +1,10 @@
-#include "tests/backends/cpu/provider_run.h"
+#include "tests/backends/conformance/provider_run.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
 #include "backends/core/error.h"
-#include "backends/cpu/provider.h"
 
 namespace tenon::testing {
 namespace {
@@ -24,10 +23,8 @@ int64_t LastSlice(const tenon_program& program, const RunOptions& options) {
 
 }  // namespace
 
-std::shared_ptr<plugin::Provider> MakeProvider(const std::string& name,
+std::shared_ptr<plugin::Provider> MakeProvider(const tenon_provider_api* api,
                                                const std::string& options) {
-  const tenon_provider_api* api =
-      name == "cpu" ? cpu::CpuProviderApi() : cpu::ReferenceProviderApi();
   auto provider = plugin::Provider::Create(api, options);
   EXPECT_TRUE(provider.ok()) << provider.status();
   EXPECT_TRUE((*provider)->WarmUp().ok());

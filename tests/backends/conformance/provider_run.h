@@ -1,7 +1,7 @@
 // Runs hand-built programs on a provider and compares with the oracle.
 
-#ifndef TENON_TESTS_BACKENDS_CPU_PROVIDER_RUN_H_
-#define TENON_TESTS_BACKENDS_CPU_PROVIDER_RUN_H_
+#ifndef TENON_TESTS_BACKENDS_CONFORMANCE_PROVIDER_RUN_H_
+#define TENON_TESTS_BACKENDS_CONFORMANCE_PROVIDER_RUN_H_
 
 #include <cstdint>
 #include <memory>
@@ -10,12 +10,12 @@
 
 #include "absl/status/statusor.h"
 #include "backends/plugin/provider.h"
-#include "tests/backends/cpu/test_program.h"
+#include "tests/backends/conformance/test_program.h"
 
 namespace tenon::testing {
 
-// A warm "cpu" or "reference".
-std::shared_ptr<plugin::Provider> MakeProvider(const std::string& name,
+// A warm provider from its table.
+std::shared_ptr<plugin::Provider> MakeProvider(const tenon_provider_api* api,
                                                const std::string& options = "");
 
 // Compiles for `threads` threads; fails the test when refused.
@@ -48,4 +48,4 @@ void ExpectOracle(const tenon_program& program, const std::vector<TestTensor>& o
 
 }  // namespace tenon::testing
 
-#endif  // TENON_TESTS_BACKENDS_CPU_PROVIDER_RUN_H_
+#endif  // TENON_TESTS_BACKENDS_CONFORMANCE_PROVIDER_RUN_H_

@@ -1,4 +1,4 @@
-#include "tests/backends/cpu/random_step.h"
+#include "tests/backends/conformance/random_step.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,13 +1,13 @@
 // Random steps: any number of loops per group, any order of axes, diagonals and gaps.
 
-#ifndef TENON_TESTS_BACKENDS_CPU_RANDOM_STEP_H_
-#define TENON_TESTS_BACKENDS_CPU_RANDOM_STEP_H_
+#ifndef TENON_TESTS_BACKENDS_CONFORMANCE_RANDOM_STEP_H_
+#define TENON_TESTS_BACKENDS_CONFORMANCE_RANDOM_STEP_H_
 
 #include <cstdint>
 #include <memory>
 #include <random>
 
-#include "tests/backends/cpu/test_program.h"
+#include "tests/backends/conformance/test_program.h"
 
 namespace tenon::testing {
 
@@ -25,4 +25,4 @@ RandomStep RandomUnary(int32_t dtype, std::mt19937_64& random, int64_t largest_e
 
 }  // namespace tenon::testing
 
-#endif  // TENON_TESTS_BACKENDS_CPU_RANDOM_STEP_H_
+#endif  // TENON_TESTS_BACKENDS_CONFORMANCE_RANDOM_STEP_H_

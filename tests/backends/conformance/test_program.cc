@@ -1,4 +1,4 @@
-#include "tests/backends/cpu/test_program.h"
+#include "tests/backends/conformance/test_program.h"
 
 #include <algorithm>
 #include <cstring>
