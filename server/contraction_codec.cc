@@ -9,6 +9,7 @@
 #include "backends/core/error.h"
 #include "server/contraction_checks.h"
 #include "server/contraction_options.h"
+#include "server/contraction_report.h"
 #include "server/tensor_codec.h"
 
 namespace tenon::server {
@@ -316,16 +317,18 @@ absl::Status AsContractHeaderError(const absl::Status& status, const ContractCal
 int64_t StagingBytes(const ContractCall& call, const schedule::ContractionJob& job) {
   __int128 staging = 0;
   const bool varies = call.varies();
+  const __int128 sets = job.sets_together();
   for (const OperandSource& operand : call.operands) {
     staging += kAllocationBytes;
     if (operand.stored != nullptr) continue;
     const bool converted = operand.spec.dtype != job.dtype();
     const int extra = (operand.varying ? kInputBuffers : 1) - (converted ? 0 : 1);
-    staging += __int128{extra} * CheckedByteCount(operand.spec).value_or(kHugeBytes);
+    const __int128 copies = extra * (operand.varying ? sets : 1);
+    staging += copies * CheckedByteCount(operand.spec).value_or(kHugeBytes);
   }
-  const TensorSpec result{call.result_dtype, job.program().output_spec().shape};
+  const TensorSpec result = ResultSpec(call, job);
   const int results = (varies ? kResultBuffers : 1) - (call.result_dtype == job.dtype() ? 1 : 0);
-  staging += __int128{results} * CheckedByteCount(result).value_or(kHugeBytes);
+  staging += results * sets * CheckedByteCount(result).value_or(kHugeBytes);
   return static_cast<int64_t>(std::min<__int128>(staging, kHugeBytes));
 }
 
@@ -357,8 +360,16 @@ absl::StatusOr<std::unique_ptr<schedule::ContractionJob>> PrepareCall(const Cont
   request.memory_budget_bytes = call.memory_budget_bytes;
   auto job = schedule::ContractionJob::Prepare(request, call.providers, cancel);
   if (!job.ok()) return AsContractHeaderError(job.status(), call);
+  int64_t staging = StagingBytes(call, **job);
+  // Sets that are computed together are staged together.
+  while ((*job)->sets_together() > 1 &&
+         (*job)->plan().Total() + staging > call.memory_budget_bytes) {
+    request.max_sets_together = (*job)->sets_together() / 2;
+    job = schedule::ContractionJob::Prepare(request, call.providers, cancel);
+    if (!job.ok()) return AsContractHeaderError(job.status(), call);
+    staging = StagingBytes(call, **job);
+  }
   // What is staged depends on the request alone, so the second plan, if there must be one, fits.
-  const int64_t staging = StagingBytes(call, **job);
   if ((*job)->plan().Total() + staging > call.memory_budget_bytes) {
     request.memory_budget_bytes = std::max<int64_t>(call.memory_budget_bytes - staging, 1);
     job = schedule::ContractionJob::Prepare(request, call.providers, cancel);

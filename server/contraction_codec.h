@@ -22,7 +22,8 @@
 namespace tenon::server {
 
 // Buffers of a call with varying operands: of sets that arrive or are being computed, and of
-// results that are being computed or wait for the client.
+// results that are being computed or wait for the client. As many for each set of those that are
+// computed together.
 constexpr int kInputBuffers = 2;
 constexpr int kResultBuffers = 2;
 
@@ -68,7 +69,7 @@ enum class HeaderUse { kContract, kEstimate };
 // Checks everything that can be checked without planning and moves the inline data out. Errors'
 // fields start with "header.". Options that are accepted and have no effect yet: priority (one
 // class), deterministic (one provider always is; several with it are refused), reduced precision
-// (never used), expected_sets, and of a search max_time, max_trials, seed, threads and the cache:
+// (never used), and of a search max_time, max_trials, seed, threads and the cache:
 // the greedy path needs one trial, no luck and no time worth a limit.
 absl::StatusOr<ContractCall> DecodeHeader(v1::ContractHeader* header, const ServerState& state,
                                           HeaderUse use);

@@ -32,6 +32,7 @@ class Options {
     if (header_.has_expected_sets() && header_.expected_sets() < 0) {
       return OutOfRange("header.expected_sets", "at least 0", StrCat(header_.expected_sets()));
     }
+    call_.request.expected_sets = header_.expected_sets();
     return absl::OkStatus();
   }
 

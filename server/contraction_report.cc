@@ -64,7 +64,7 @@ int64_t SliceCount(double slices) {
 double HoistedSaving(const ContractionJob& job) {
   const double slices = static_cast<double>(job.program().descriptor().slices_per_block) *
                         static_cast<double>(job.program().descriptor().n_blocks);
-  return job.program().hoisted_flops() * std::max(slices - 1, 0.0);
+  return job.OneSetFlops(job.program().hoisted_flops()) * std::max(slices - 1, 0.0);
 }
 
 void WriteTiming(const schedule::ContractionReport& work, const CallFigures& figures,
@@ -137,13 +137,13 @@ double MultiplyAdds(double real_flops, DType dtype) {
 }
 
 TensorSpec ResultSpec(const ContractCall& call, const ContractionJob& job) {
-  return {call.result_dtype, job.program().output_spec().shape};
+  return {call.result_dtype, job.result_spec().shape};
 }
 
 void WritePlanSummary(const ContractCall& call, const ContractionJob& job, v1::PlanSummary* out) {
   const contraction::Program& program = job.program();
   const PathCost cost = job.cost();
-  const double flops = MultiplyAdds(program.total_flops(), job.dtype());
+  const double flops = MultiplyAdds(job.OneSetFlops(program.total_flops()), job.dtype());
   out->set_program_fingerprint(job.fingerprint());
   out->set_steps(static_cast<int64_t>(job.path().pairs.size()));
   out->set_flops(flops);
@@ -153,7 +153,7 @@ void WritePlanSummary(const ContractCall& call, const ContractionJob& job, v1::P
   out->set_slices(SliceCount(cost.slices));
   out->set_log2_slices(std::log2(cost.slices));
   out->set_slice_groups(program.n_groups());
-  out->set_hoisted_flops(MultiplyAdds(program.hoisted_flops(), job.dtype()));
+  out->set_hoisted_flops(MultiplyAdds(job.OneSetFlops(program.hoisted_flops()), job.dtype()));
   out->set_reused_flops(
       std::max(0.0, cost.flops - flops - MultiplyAdds(HoistedSaving(job), job.dtype())));
   out->set_shared_flops(call.varies() ? MultiplyAdds(job.shared_flops(), job.dtype()) : 0);
@@ -175,7 +175,7 @@ void WriteMemoryPlan(const ContractionJob& job, int64_t staging_bytes, v1::Memor
   out->set_arena_bytes_per_worker(plan.worker_arena);
   out->set_partial_sum_bytes(plan.partial_sums);
   out->set_library_bytes(plan.workers * plan.worker_library + plan.shared_library);
-  out->set_staging_bytes(staging_bytes);
+  out->set_staging_bytes(staging_bytes + plan.stack);
   out->set_unconstrained_workers(static_cast<int32_t>(job.unconstrained_workers()));
 }
 
@@ -199,7 +199,7 @@ void WriteAccepted(const ContractCall& call, const ContractionJob& job, const v1
   granted->set_priority(v1::PRIORITY_CLASS_DEFAULT);
   WriteTensorSpec(ResultSpec(call, job), out->mutable_result_spec());
   WriteChoices(call, out->mutable_providers());
-  out->set_sets_together(1);
+  out->set_sets_together(static_cast<int32_t>(job.sets_together()));
 }
 
 void WriteContractionReport(const ContractCall& call, const ContractionJob& job,
@@ -226,7 +226,8 @@ void WriteContractionReport(const ContractCall& call, const ContractionJob& job,
   if (work.execution_seconds > 0) out->set_gflops(work.flops_done / work.execution_seconds / 1e9);
   out->set_bytes_moved(BytesMoved(job, figures.sets));
   const double saved = HoistedSaving(job);
-  if (saved > 0) out->set_hoisted_fraction(saved / (saved + job.program().total_flops()));
+  if (saved > 0)
+    out->set_hoisted_fraction(saved / (saved + job.OneSetFlops(job.program().total_flops())));
   for (const auto& provider : work.providers) {
     v1::ProviderReport* report = out->add_providers();
     WriteProvider(provider, job.dtype(), call.detail, report);

@@ -1,5 +1,6 @@
 #include "server/contraction_stream.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "backends/core/crc32c.h"
@@ -14,6 +15,9 @@ namespace {
 constexpr char kMethodName[] = "tenon.v1.ContractionService/Contract";
 // Leaves room for the frame around it.
 constexpr size_t kMaxSingleBytes = size_t{4} << 20;
+
+// What a stack of sets may wait for more of them.
+constexpr std::chrono::milliseconds kLongestWait(20);
 
 double Seconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
@@ -61,6 +65,7 @@ void ContractStream::OnHalfClose() {
     std::lock_guard lock(mutex_);
     input_closed_ = true;
   }
+  set_ready_.notify_one();
   Wake();
 }
 
@@ -87,6 +92,7 @@ void ContractStream::Advance() {
     std::lock_guard lock(mutex_);
     receive_seconds_ = Seconds(Clock::now() - accepted_time_);
     ready_.push_back(upload_->TakeSet());
+    set_ready_.notify_one();
   }
   received_bytes_ = upload_->received_bytes();
   bool read = false;
@@ -118,7 +124,7 @@ bool ContractStream::ProvideInputs() {
     if (!free_inputs_.empty()) {
       inputs = std::move(free_inputs_.back());
       free_inputs_.pop_back();
-    } else if (inputs_made_ == kInputBuffers) {
+    } else if (inputs_made_ == kInputBuffers * SetsTogether()) {
       reader_waits_ = true;
       return false;
     }
@@ -174,15 +180,17 @@ absl::Status ContractStream::AnswerSmall() {
   TENON_ASSIGN_OR_RETURN(std::unique_ptr<ContractUpload> upload, work_->CreateUpload());
   work_->SetFixed(upload->TakeFixed());
   received_bytes_ = upload->received_bytes();
-  auto result = work_->RunSet(*upload->TakeSet(), nullptr);
+  const std::unique_ptr<SetInputs> inputs = upload->TakeSet();
+  auto results = work_->RunSets({&inputs, 1}, nullptr);
   RecordWork();
-  TENON_RETURN_IF_ERROR(result.status());
+  TENON_RETURN_IF_ERROR(results.status());
+  const ContractWork::Result& result = results->front();
   auto frame = std::make_shared<v1::ContractResponse>();
   v1::ContractSingle* single = frame->mutable_single();
   WriteAccepted(work_->call(), work_->job(), work_->plan_summary(), work_->staging_bytes(),
                 state_->limits, SecondsToDeadline(), single->mutable_accepted());
-  FillInline(*result, single->add_results());
-  sent_bytes_ += result->tensor->buffer.size_bytes();
+  FillInline(result, single->add_results());
+  sent_bytes_ += result.tensor->buffer.size_bytes();
   WriteReport(single->mutable_report());
   if (frame->ByteSizeLong() <= kMaxSingleBytes) {
     FinishWith([frame](v1::ContractResponse* out) {
@@ -212,7 +220,7 @@ void ContractStream::SendAccepted() {
 
 bool ContractStream::ShouldRun() const {
   if (running_ || ended_) return false;
-  return ready_.empty() ? input_closed_ : unread_results_ < kResultBuffers;
+  return ready_.empty() ? input_closed_ : unread_results_ <= (kResultBuffers - 1) * SetsTogether();
 }
 
 void ContractStream::Wake() {
@@ -226,7 +234,6 @@ void ContractStream::Wake() {
 
 void ContractStream::RunSets() {
   for (;;) {
-    std::unique_ptr<SetInputs> inputs;
     {
       std::lock_guard lock(mutex_);
       running_ = false;
@@ -236,11 +243,8 @@ void ContractStream::RunSets() {
         ended_ = true;
         break;
       }
-      inputs = std::move(ready_.front());
-      ready_.pop_front();
-      ++unread_results_;
     }
-    const absl::Status status = RunSet(std::move(inputs));
+    const absl::Status status = RunStack();
     if (!status.ok()) {
       {
         std::lock_guard lock(mutex_);
@@ -257,18 +261,37 @@ void ContractStream::RunSets() {
   });
 }
 
-absl::Status ContractStream::RunSet(std::unique_ptr<SetInputs> inputs) {
-  const int64_t set = inputs->set;
+// The sets that wait, as many as one run takes. While sets keep coming it may pay to wait a little:
+// a run costs the same however few there are. A client that sends no more loses little by it.
+std::vector<std::unique_ptr<SetInputs>> ContractStream::TakeStack() {
+  constexpr int kWaitShare = 8;  // of the time of a run
+  const auto wanted = static_cast<size_t>(work_->job().sets_to_fill());
+  std::vector<std::unique_ptr<SetInputs>> stack;
+  std::unique_lock lock(mutex_);
+  set_ready_.wait_for(lock, std::min<Clock::duration>(last_run_ / kWaitShare, kLongestWait),
+                      [&] { return ready_.size() >= wanted || input_closed_; });
+  for (; stack.size() < wanted && !ready_.empty(); ready_.pop_front()) {
+    stack.push_back(std::move(ready_.front()));
+  }
+  unread_results_ += static_cast<int>(stack.size());
+  return stack;
+}
+
+absl::Status ContractStream::RunStack() {
+  TENON_RETURN_IF_ERROR(work_->Start());  // more sets arrive meanwhile
+  std::vector<std::unique_ptr<SetInputs>> stack = TakeStack();
   schedule::ContractionJob::ProgressFn progress;
   if (work_->call().progress_interval_seconds.has_value()) {
-    progress = [this, set](const schedule::ContractionJob::Progress& now) {
+    progress = [this, set = stack.front()->set](const schedule::ContractionJob::Progress& now) {
       SendProgress(set, now);
     };
     progress(work_->job().NothingDone());
   }
-  TENON_ASSIGN_OR_RETURN(ContractWork::Result result, work_->RunSet(*inputs, progress));
-  ReturnInputs(std::move(inputs));
-  SendResult(std::move(result));
+  const Clock::time_point start = Clock::now();
+  TENON_ASSIGN_OR_RETURN(auto results, work_->RunSets(stack, progress));
+  last_run_ = Clock::now() - start;
+  for (auto& inputs : stack) ReturnInputs(std::move(inputs));
+  for (ContractWork::Result& result : results) SendResult(std::move(result));
   return absl::OkStatus();
 }
 
@@ -368,7 +391,8 @@ void ContractStream::SendProgress(int64_t set, const schedule::ContractionJob::P
   out->set_set(set);
   out->set_slices_done(progress.slices_done);
   out->set_slices_total(progress.slices_total);
-  const double before = static_cast<double>(work_->sets_done()) * progress.flops_total;
+  const double runs = static_cast<double>(work_->sets_done()) / SetsTogether();
+  const double before = runs * progress.flops_total;
   out->set_flops_done(MultiplyAdds(before + progress.flops_done, dtype));
   out->set_flops_total(MultiplyAdds(before + progress.flops_total, dtype));
   out->set_elapsed_seconds(Seconds(now - header_time_));

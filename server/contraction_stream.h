@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -24,8 +25,10 @@ namespace tenon::server {
 
 // Three parties: gRPC's reading reaction (frames into buffers), the executor (plans, then runs sets
 // while there are complete ones and less than two results wait for the client), and whoever
-// completes a write. The executor has one task of a call at a time. `upload_` belongs to the
-// reader; while the reader waits for a buffer (reader_waits_) it belongs to the executor's task.
+// completes a write. Sets that wait are run together, as many as the program computes in one run;
+// "two results" then means those of two runs. The executor has one task of a call at a time.
+// `upload_` belongs to the reader; while the reader waits for a buffer (reader_waits_) it belongs
+// to the executor's task.
 class ContractStream final : public BidiStream<v1::ContractRequest, v1::ContractResponse> {
  public:
   ContractStream(grpc::CallbackServerContext* context, ServerState* state);
@@ -52,9 +55,11 @@ class ContractStream final : public BidiStream<v1::ContractRequest, v1::Contract
   absl::Status AnswerSmall();
   void SendAccepted();
   bool ShouldRun() const;  // with mutex_ held
+  int SetsTogether() const { return static_cast<int>(work_->job().sets_together()); }
   void Wake();
   void RunSets();
-  absl::Status RunSet(std::unique_ptr<SetInputs> inputs);
+  absl::Status RunStack();
+  std::vector<std::unique_ptr<SetInputs>> TakeStack();
   void ReturnInputs(std::unique_ptr<SetInputs> inputs);
   void SendResult(ContractWork::Result result);
   void SendInlineResult(ContractWork::Result result);
@@ -79,7 +84,10 @@ class ContractStream final : public BidiStream<v1::ContractRequest, v1::Contract
   std::atomic<bool> progress_pending_{false};
   std::atomic<int64_t> received_bytes_{0}, sent_bytes_{0};
 
+  Clock::duration last_run_{0};  // the executor's: what the latest stack took
+
   std::mutex mutex_;
+  std::condition_variable set_ready_;             // ready_ has grown, or input_closed_
   std::deque<std::unique_ptr<SetInputs>> ready_;  // complete, to be run
   std::vector<std::unique_ptr<SetInputs>> free_inputs_;
   bool reader_waits_ = false;

@@ -33,6 +33,7 @@ absl::StatusOr<std::unique_ptr<ContractUpload>> ContractWork::CreateUpload() {
 
 // Brings the fixed operands to the compute type and starts the job with them.
 absl::Status ContractWork::Start() {
+  if (std::exchange(started_, true)) return absl::OkStatus();
   const Clock::time_point start = Clock::now();
   std::vector<const void*> pointers(fixed_.size(), nullptr);
   for (size_t k = 0; k < fixed_.size(); ++k) {
@@ -47,13 +48,11 @@ absl::Status ContractWork::Start() {
     pointers[k] = fixed_[k].buffer.data();
   }
   prepare_seconds_ += SecondsSince(start);
-  started_ = true;
   return job_->Start(std::move(pointers));
 }
 
 absl::StatusOr<std::vector<const void*>> ContractWork::Varying(const SetInputs& inputs) {
   const Clock::time_point start = Clock::now();
-  converted_.clear();
   std::vector<const void*> pointers;
   for (const TensorReceiver& receiver : inputs.operands) {
     if (receiver.spec().dtype == job_->dtype()) {
@@ -77,8 +76,7 @@ absl::StatusOr<std::shared_ptr<Tensor>> ContractWork::TakeResult() {
       return tensor;
     }
   }
-  TENON_ASSIGN_OR_RETURN(Tensor tensor,
-                         Tensor::Allocate({job_->dtype(), job_->program().output_spec().shape}));
+  TENON_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(job_->result_spec()));
   return std::make_shared<Tensor>(std::move(tensor));
 }
 
@@ -87,14 +85,9 @@ void ContractWork::Recycle(std::shared_ptr<Tensor> tensor) {
   if (tensor->spec.dtype == job_->dtype()) free_results_.push_back(std::move(tensor));
 }
 
-absl::StatusOr<ContractWork::Result> ContractWork::RunSet(
-    const SetInputs& inputs, const schedule::ContractionJob::ProgressFn& progress) {
-  if (!started_) TENON_RETURN_IF_ERROR(Start());
-  TENON_ASSIGN_OR_RETURN(const std::vector<const void*> varying, Varying(inputs));
-  TENON_ASSIGN_OR_RETURN(std::shared_ptr<Tensor> tensor, TakeResult());
-  const Clock::time_point start = Clock::now();
-  TENON_RETURN_IF_ERROR(job_->RunSet(varying, tensor->buffer.data(), progress));
-  const double seconds = SecondsSince(start);
+// Brings a result to the type asked for and describes it.
+absl::StatusOr<ContractWork::Result> ContractWork::Finish(const SetInputs& inputs,
+                                                          std::shared_ptr<Tensor> tensor) {
   if (call_.result_dtype != job_->dtype()) {
     TENON_ASSIGN_OR_RETURN(Tensor rounded, ConvertTensor(*tensor, call_.result_dtype));
     Recycle(std::exchange(tensor, std::make_shared<Tensor>(std::move(rounded))));
@@ -103,13 +96,37 @@ absl::StatusOr<ContractWork::Result> ContractWork::RunSet(
   Result result{inputs.set, std::move(tensor), job_->log10_scale(), {}};
   result.report.set_set(inputs.set);
   const double shared = call_.varies() ? job_->shared_flops() : 0;
-  result.report.set_flops(MultiplyAdds(job_->program().total_flops() - shared, job_->dtype()));
-  // Host work is complete when the call returns; of a device the set's own part is not known.
-  if (job_->host_timed()) result.report.set_execution_seconds(seconds);
+  const double flops = job_->OneSetFlops(job_->program().total_flops());
+  result.report.set_flops(MultiplyAdds(flops - shared, job_->dtype()));
   result.report.set_latency_seconds(SecondsSince(inputs.complete_time));
   result.report.set_result_bytes(result.tensor->buffer.size_bytes());
-  result.report.set_sets_together(1);
   return result;
+}
+
+absl::StatusOr<std::vector<ContractWork::Result>> ContractWork::RunSets(
+    std::span<const std::unique_ptr<SetInputs>> inputs,
+    const schedule::ContractionJob::ProgressFn& progress) {
+  TENON_RETURN_IF_ERROR(Start());
+  converted_.clear();
+  std::vector<std::shared_ptr<Tensor>> tensors;
+  std::vector<schedule::OperandSet> sets;
+  for (const auto& set : inputs) {
+    TENON_ASSIGN_OR_RETURN(tensors.emplace_back(), TakeResult());
+    TENON_ASSIGN_OR_RETURN(std::vector<const void*> varying, Varying(*set));
+    sets.push_back({std::move(varying), tensors.back()->buffer.data()});
+  }
+  const Clock::time_point start = Clock::now();
+  TENON_RETURN_IF_ERROR(job_->RunSets(sets, progress));
+  const double seconds = SecondsSince(start);
+  std::vector<Result> results;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    TENON_ASSIGN_OR_RETURN(Result result, Finish(*inputs[i], std::move(tensors[i])));
+    result.report.set_sets_together(static_cast<int32_t>(inputs.size()));
+    // Host work is complete when the call returns; of a device the set's own part is not known.
+    if (inputs.size() == 1 && job_->host_timed()) result.report.set_execution_seconds(seconds);
+    results.push_back(std::move(result));
+  }
+  return results;
 }
 
 }  // namespace tenon::server

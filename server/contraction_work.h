@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,7 +21,8 @@
 
 namespace tenon::server {
 
-// Plan, then CreateUpload, then SetFixed, then RunSet for every set, all on one thread at a time.
+// Plan, then CreateUpload, then SetFixed, then Start, then RunSets until all sets are run, all on
+// one thread at a time.
 // What it holds of the server's budget is given back when it is destroyed.
 class ContractWork {
  public:
@@ -41,8 +43,11 @@ class ContractWork {
     std::optional<double> log10_scale;
     v1::SetReport report;  // without checksum
   };
-  absl::StatusOr<Result> RunSet(const SetInputs& inputs,
-                                const schedule::ContractionJob::ProgressFn& progress);
+  // Computes what all sets share. Does nothing when called again.
+  absl::Status Start();
+  // The next sets, in order: as ContractionJob::RunSets.
+  absl::StatusOr<std::vector<Result>> RunSets(std::span<const std::unique_ptr<SetInputs>> inputs,
+                                              const schedule::ContractionJob::ProgressFn& progress);
   // The memory serves a later set. From any thread.
   void Recycle(std::shared_ptr<Tensor> tensor);
 
@@ -56,8 +61,8 @@ class ContractWork {
   int64_t sets_done() const { return sets_done_; }
 
  private:
-  absl::Status Start();
   absl::StatusOr<std::vector<const void*>> Varying(const SetInputs& inputs);
+  absl::StatusOr<Result> Finish(const SetInputs& inputs, std::shared_ptr<Tensor> tensor);
   absl::StatusOr<std::shared_ptr<Tensor>> TakeResult();
 
   ServerState* const state_;
@@ -67,7 +72,7 @@ class ContractWork {
   v1::PlanSummary plan_summary_;
   int64_t staging_bytes_ = 0;
   std::vector<Tensor> fixed_;      // per operand; of the compute type once started
-  std::vector<Tensor> converted_;  // the current set's varying operands in the compute type
+  std::vector<Tensor> converted_;  // the current sets' varying operands in the compute type
   std::mutex mutex_;
   std::vector<std::shared_ptr<Tensor>> free_results_;
   std::unique_ptr<schedule::ContractionJob> job_;

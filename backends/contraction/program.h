@@ -104,9 +104,10 @@ struct MemoryPlan {
   int64_t worker_library = 0;
   int64_t shared_library = 0;
   int64_t partial_sums = 0;
+  int64_t stack = 0;  // where operand sets that are computed together lie side by side
   int64_t Total() const {
     return operands + results + prologue + workers * (worker_arena + worker_library) +
-           shared_library + partial_sums;
+           shared_library + partial_sums + stack;
   }
 };
 

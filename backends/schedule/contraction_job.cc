@@ -3,43 +3,21 @@
 #include <tbb/task_arena.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstring>
-#include <mutex>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "backends/core/binary_scale.h"
 #include "backends/schedule/compute_type.h"
+#include "backends/schedule/contraction_job_impl.h"
 #include "backends/schedule/kernel_work.h"
-#include "backends/schedule/ordered_sum.h"
 
 namespace tenon::schedule {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using contraction::Expression;
 using contraction::MemoryPlan;
 using contraction::Path;
 using contraction::Program;
-using plugin::Compiled;
-using plugin::Execution;
 using plugin::Provider;
-
-constexpr std::chrono::milliseconds kProgressInterval(200);
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// Larger than any machine's memory, small enough that a few terms never overflow.
-constexpr int64_t kHugeBytes = int64_t{1} << 50;
-
-// count * size, or kHugeBytes when that is less.
-int64_t CappedBytes(__int128 count, int64_t size) {
-  return static_cast<int64_t>(std::min<__int128>(count * size, kHugeBytes));
-}
 
 std::vector<std::vector<int64_t>> Shapes(const std::vector<TensorSpec>& operands) {
   std::vector<std::vector<int64_t>> shapes;
@@ -59,94 +37,19 @@ absl::Status Unreachable(const absl::Status& status) {
 
 }  // namespace
 
-struct ContractionJob::Impl {
-  struct Lane {  // one provider's share of the job
-    std::shared_ptr<Provider> provider;
-    std::unique_ptr<Compiled> compiled;
-    std::unique_ptr<Execution> execution;
-    int workers = 1;
-    int threads_per_worker = 1;
-    int64_t groups_done = 0;
-  };
-
-  class GroupRun;
-
-  ContractionRequest request;
-  const CancelToken* cancel = nullptr;
-  Expression expression;
-  Path path;
-  std::vector<int> sliced;
-  DType dtype = DType::kFloat64;
-  int threads = 1;
-  int64_t first_group = 0, last_group = 0;
-  int64_t unconstrained_workers = 1;
-  // Destroyed bottom up: executions give their memory back before `memory` goes, compiled programs
-  // go before the program they point to.
-  std::shared_ptr<const Program> program;
-  MemoryPlan plan;
-  std::unique_ptr<plugin::HostMemory> memory;
-  std::vector<Lane> lanes;
-  std::vector<const void*> operands;
-  ContractionReport report;
-  std::optional<int64_t> exponent;  // of the latest result
-
-  absl::Status MakePlan();
-  absl::Status CheckGroupRange() const;
-  absl::Status Lower();
-  void DivideWorkers(int workers);
-  void ComputeMemoryPlan();
-  absl::Status FitBudget();
-  absl::Status LowerToBudget();
-
-  bool WritesInPlace() const {
-    return program->descriptor().n_blocks == 1 && last_group - first_group == 1;
-  }
-  int Workers() const {
-    int workers = 0;
-    for (const Lane& lane : lanes) workers += lane.workers;
-    return workers;
-  }
-  int Window() const {
-    return static_cast<int>(std::min<int64_t>(last_group - first_group, 2 * Workers()));
-  }
-  int64_t PartialSumBytes() const {
-    return OrderedSum::BytesNeeded(*program, first_group, last_group, Window(), kHugeBytes);
-  }
-  double GroupShare() const {  // of all groups of the program, those of this job
-    return static_cast<double>(last_group - first_group) /
-           static_cast<double>(std::max<int64_t>(program->n_groups(), 1));
-  }
-  bool MaySlice() const { return request.allow_slicing && request.sliced.empty(); }
-
-  void GroupRange(int64_t group, int64_t* block, int64_t* first, int64_t* last) const {
-    *block = group / program->groups_per_block();
-    *first = group % program->groups_per_block() * program->group_slices();
-    *last = std::min(*first + program->group_slices(), program->descriptor().slices_per_block);
-  }
-  int64_t SlicesInRange() const;
-  Progress NothingDone() const {
-    Progress progress;
-    progress.slices_total = SlicesInRange();
-    progress.flops_total = program->total_flops() * GroupShare();
-    return progress;
-  }
-  absl::Status RunOneGroup(Lane& lane, int worker, int64_t group, void* partial_sum,
-                           int64_t* group_exponent);
-  absl::Status RunInPlace(void* result);
-  absl::Status RunGroups(void* result, const ProgressFn& progress);
-};
-
-// Path and slices: the caller's when given, else found here.
-absl::Status ContractionJob::Impl::MakePlan() {
+// Path, slices and sets computed together: the caller's when given, else found here.
+absl::Status ContractionJob::Impl::MakePlan(int64_t max_sets) {
   TENON_ASSIGN_OR_RETURN(expression,
                          contraction::MakeExpression(request.network, Shapes(request.operands)));
   const Clock::time_point start = Clock::now();
   if (request.path.has_value()) {
     TENON_ASSIGN_OR_RETURN(path,
                            contraction::MakePath(*request.path, request.network.inputs.size()));
-  } else {
-    path = contraction::GreedyPath(expression);
   }
+  StackChoice choice = ChooseStack(expression, request.varying, request.path ? &path : nullptr,
+                                   request.expected_sets, max_sets, DTypeSize(dtype));
+  sets = choice.sets;
+  path = std::move(choice.path);
   TENON_ASSIGN_OR_RETURN(sliced, contraction::MakeSliced(expression, request.sliced));
   if (MaySlice() && request.target_elements > 0) {
     auto found = contraction::SliceToTarget(expression, path, request.target_elements,
@@ -185,7 +88,9 @@ absl::Status ContractionJob::Impl::Lower() {
   options.accumulate_double = request.accumulate_double;
   options.varying = request.varying;
   options.normalize = request.normalize;
-  TENON_ASSIGN_OR_RETURN(program, contraction::LowerProgram(expression, path, sliced, options));
+  TENON_ASSIGN_OR_RETURN(
+      program, contraction::LowerProgram(StackSets(expression, request.varying, sets), path, sliced,
+                                         options));
   first_group = request.first_group;
   last_group = request.last_group == 0 ? program->n_groups() : request.last_group;
   TENON_RETURN_IF_ERROR(CheckGroupRange());
@@ -224,13 +129,14 @@ void ContractionJob::Impl::ComputeMemoryPlan() {
     plan.worker_library = std::max(plan.worker_library, lane.compiled->info().worker_bytes);
   }
   plan.operands = CappedBytes(operands, size);
-  plan.results = CappedBytes(__int128{descriptor.block_elements} * descriptor.n_blocks, size);
+  plan.results = ResultBytes();
   plan.prologue = CappedBytes(constants, size);
   plan.workers = Workers();
   plan.worker_library = CappedBytes(plan.worker_library, 1);
   plan.shared_library = CappedBytes(library, 1);
   plan.worker_arena = CappedBytes(descriptor.arena_elements, size);
   plan.partial_sums = WritesInPlace() ? 0 : PartialSumBytes();
+  plan.stack = StackBytes();
 }
 
 // Fewer workers until the plan meets the budget.
@@ -271,133 +177,38 @@ absl::Status ContractionJob::Impl::LowerToBudget() {
   return fits;
 }
 
-// Slices of the groups of this job.
-int64_t ContractionJob::Impl::SlicesInRange() const {
-  if (first_group == last_group) return 0;
-  int64_t first_block, last_block, first, last, unused;
-  GroupRange(first_group, &first_block, &first, &unused);
-  GroupRange(last_group - 1, &last_block, &unused, &last);
-  return (last_block - first_block) * program->descriptor().slices_per_block + last - first;
-}
-
-absl::Status ContractionJob::Impl::RunOneGroup(Lane& lane, int worker, int64_t group,
-                                               void* partial_sum, int64_t* group_exponent) {
-  int64_t block, first, last;
-  GroupRange(group, &block, &first, &last);
-  return lane.execution->RunGroup(worker, block, first, last, partial_sum, group_exponent);
-}
-
-// The only group of the only block: its partial sum is the result.
-absl::Status ContractionJob::Impl::RunInPlace(void* result) {
-  int64_t sum_exponent = 0;
-  TENON_RETURN_IF_ERROR(RunOneGroup(lanes.front(), 0, first_group, result, &sum_exponent));
-  if (request.normalize) {
-    const int64_t count = program->descriptor().block_elements;
-    exponent =
-        ResultExponent(dtype, result, count, ScaleToUnit(dtype, result, sum_exponent, count));
-  }
-  report.slices_done += SlicesInRange();
-  ++lanes.front().groups_done;
-  return absl::OkStatus();
-}
-
-// One run over the groups: what its workers share.
-class ContractionJob::Impl::GroupRun {
- public:
-  GroupRun(Impl& job, void* sum_memory, void* result, const ProgressFn& progress)
-      : job_(job),
-        progress_(progress),
-        sum_(*job.program, job.first_group, job.last_group, job.Window(), sum_memory, result) {
-    now_ = job.NothingDone();
-  }
-
-  // A worker's life: takes groups until none is left or one has failed.
-  void Work(Lane& lane, int worker) {
-    OrderedSum::Claim claim;
-    while (sum_.Next(&claim)) {
-      absl::Status done = job_.cancel->Check();
-      if (done.ok()) {
-        done = job_.RunOneGroup(lane, worker, claim.group, claim.partial_sum, &claim.exponent);
-      }
-      if (!done.ok()) {
-        sum_.Stop();
-        std::lock_guard lock(mutex_);
-        status_.Update(done);
-        return;
-      }
-      sum_.Finish(claim);
-      Count(lane, claim.group);
-    }
-  }
-
-  absl::Status status() const { return status_; }
-  // Once no worker is left and none has failed.
-  int64_t FinishResult() { return sum_.FinishResult(); }
-  int64_t slices_done() const { return now_.slices_done; }
-
- private:
-  void Count(Lane& lane, int64_t group) {
-    int64_t block, first, last;
-    job_.GroupRange(group, &block, &first, &last);
-    std::lock_guard lock(mutex_);
-    now_.slices_done += last - first;
-    ++lane.groups_done;
-    if (!progress_ || Clock::now() - last_progress_ < kProgressInterval) return;
-    last_progress_ = Clock::now();
-    const double part = static_cast<double>(now_.slices_done) /
-                        static_cast<double>(std::max<int64_t>(now_.slices_total, 1));
-    now_.flops_done = now_.flops_total * part;
-    now_.elapsed_seconds = SecondsSince(start_);
-    now_.left_seconds = now_.elapsed_seconds * (1 / part - 1);
-    progress_(now_);
-  }
-
-  Impl& job_;
-  const ProgressFn& progress_;
-  OrderedSum sum_;
-  const Clock::time_point start_ = Clock::now();
-  std::mutex mutex_;
-  absl::Status status_;
-  Progress now_;
-  Clock::time_point last_progress_ = start_;
-};
-
-absl::Status ContractionJob::Impl::RunGroups(void* result, const ProgressFn& progress) {
-  const int64_t sum_bytes = PartialSumBytes();
-  void* sum_memory = memory->Allocate(sum_bytes, 64);
-  if (sum_memory == nullptr) {
-    return Error(Reason::kExceedsMemoryBudget,
-                 StrCat("no memory for ", sum_bytes, " bytes of partial sums"))
-        .Meta("requested_bytes", sum_bytes);
-  }
-  GroupRun run(*this, sum_memory, result, progress);
-  {
-    std::vector<std::jthread> others;
-    for (Lane& lane : lanes) {
-      for (int worker = 0; worker < lane.workers; ++worker) {
-        if (&lane == &lanes.front() && worker == 0) continue;  // the calling thread's
-        try {
-          others.emplace_back([&run, &lane, worker] { run.Work(lane, worker); });
-        } catch (const std::system_error&) {
-          break;  // no more threads to be had: fewer workers do it, with the same bits
-        }
-      }
-    }
-    run.Work(lanes.front(), 0);
-  }
-  if (request.normalize && run.status().ok()) exponent = run.FinishResult();
-  memory->Release(sum_memory, sum_bytes);
-  report.slices_done += run.slices_done();
-  return run.status();
+// A stack whose results exceed the caller's target is refused, so that a smaller one is tried.
+absl::Status ContractionJob::Impl::CheckStackTarget() const {
+  if (sets == 1 || request.target_elements <= 0) return absl::OkStatus();
+  const int64_t largest = program->largest_intermediate_elements();
+  if (static_cast<double>(largest) <= request.target_elements) return absl::OkStatus();
+  return Error(Reason::kExceedsMemoryBudget,
+               StrCat("the results of ", sets, " sets have up to ", largest, " elements"));
 }
 
 ContractionJob::ContractionJob(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ContractionJob::~ContractionJob() = default;
 
+// The largest stack that fits, down to single sets.
 absl::StatusOr<std::unique_ptr<ContractionJob>> ContractionJob::Prepare(
     const ContractionRequest& request, std::vector<std::shared_ptr<Provider>> providers,
     const CancelToken* cancel) {
   const Clock::time_point start = Clock::now();
+  int64_t max_sets = request.max_sets_together > 0 ? request.max_sets_together : INT64_MAX;
+  if (request.normalize || request.expected_sets <= 1) max_sets = 1;
+  max_sets = std::min(max_sets, request.expected_sets);
+  for (;; max_sets /= 2) {
+    auto job = PrepareStack(request, providers, cancel, std::max<int64_t>(max_sets, 1));
+    if (job.ok()) (*job)->impl_->report.setup_seconds = SecondsSince(start);
+    if (max_sets <= 1 || job.ok()) return job;
+    const Reason reason = GetErrorDetails(job.status()).reason;
+    if (reason != Reason::kExceedsMemoryBudget && reason != Reason::kOverflow) return job;
+  }
+}
+
+absl::StatusOr<std::unique_ptr<ContractionJob>> ContractionJob::PrepareStack(
+    const ContractionRequest& request, std::vector<std::shared_ptr<Provider>> providers,
+    const CancelToken* cancel, int64_t max_sets) {
   auto impl = std::make_unique<Impl>();
   impl->request = request;
   impl->cancel = cancel;
@@ -416,9 +227,9 @@ absl::StatusOr<std::unique_ptr<ContractionJob>> ContractionJob::Prepare(
   }
   const int available = tbb::this_task_arena::max_concurrency();
   impl->threads = request.threads > 0 ? request.threads : available;
-  TENON_RETURN_IF_ERROR(impl->MakePlan());
+  TENON_RETURN_IF_ERROR(impl->MakePlan(max_sets));
   TENON_RETURN_IF_ERROR(impl->LowerToBudget());
-  impl->report.setup_seconds = SecondsSince(start);
+  TENON_RETURN_IF_ERROR(impl->CheckStackTarget());
   return std::unique_ptr<ContractionJob>(new ContractionJob(std::move(impl)));
 }
 
@@ -429,7 +240,17 @@ const Program& ContractionJob::program() const { return *impl_->program; }
 const MemoryPlan& ContractionJob::plan() const { return impl_->plan; }
 int64_t ContractionJob::unconstrained_workers() const { return impl_->unconstrained_workers; }
 DType ContractionJob::dtype() const { return impl_->dtype; }
+int64_t ContractionJob::sets_together() const { return impl_->sets; }
+int64_t ContractionJob::sets_to_fill() const {
+  return impl_->sets - impl_->sets_done % impl_->sets;
+}
 int ContractionJob::threads() const { return impl_->threads; }
+
+TensorSpec ContractionJob::result_spec() const {
+  TensorSpec spec = impl_->program->output_spec();
+  if (impl_->sets > 1) spec.shape.erase(spec.shape.begin());
+  return spec;
+}
 
 contraction::PathCost ContractionJob::cost() const {
   return contraction::ComputeCost(impl_->expression, impl_->path, impl_->sliced);
@@ -452,7 +273,7 @@ std::optional<double> ContractionJob::predicted_seconds() const {
   const tenon_program& descriptor = impl_->program->descriptor();
   return slice * static_cast<double>(descriptor.n_blocks) *
          static_cast<double>(std::max<int64_t>(descriptor.slices_per_block, 1)) *
-         impl_->GroupShare() / impl_->Workers();
+         impl_->GroupShare() / impl_->Workers() / static_cast<double>(impl_->sets);
 }
 
 std::string_view ContractionJob::StepKernelName(int step) const {
@@ -461,68 +282,17 @@ std::string_view ContractionJob::StepKernelName(int step) const {
 
 double ContractionJob::shared_flops() const {
   const tenon_program& descriptor = impl_->program->descriptor();
-  double products = 0;
+  double flops = 0;
   for (int i = 0; i < descriptor.n_steps; ++i) {
     const tenon_step& step = descriptor.steps[i];
-    if (step.phase != TENON_PHASE_CONSTANT || step.kind != TENON_STEP_CONTRACT) continue;
-    double size = 1;
-    for (int m = 0; m < step.n_batch + step.n_m + step.n_n + step.n_k; ++m) {
-      size *= static_cast<double>(step.modes[m].extent);
-    }
-    products += size;
+    if (step.phase == TENON_PHASE_CONSTANT) flops += StepFlops(step, impl_->dtype);
   }
-  return products * (IsComplex(impl_->dtype) ? 8 : 2);
+  return flops;
 }
 
-absl::Status ContractionJob::Start(std::vector<const void*> operands) {
-  const Clock::time_point start = Clock::now();
-  TENON_RETURN_IF_ERROR(impl_->cancel->Check());
-  impl_->operands = std::move(operands);
-  // What providers may take: the plan less what the caller holds. Blocks are rounded up to cache
-  // lines, hence the small allowance.
-  const int64_t own = impl_->plan.Total() - impl_->plan.operands - impl_->plan.results;
-  impl_->memory = std::make_unique<plugin::HostMemory>(own + (int64_t{1} << 16));
-  for (Impl::Lane& lane : impl_->lanes) {
-    tenon_execution_options options{};
-    options.struct_size = sizeof(options);
-    options.workers = lane.workers;
-    options.threads_per_worker = lane.threads_per_worker;
-    options.cancel = reinterpret_cast<const int32_t*>(impl_->cancel->flag());
-    TENON_ASSIGN_OR_RETURN(lane.execution,
-                           lane.compiled->Begin(*impl_->memory, impl_->operands, options));
-  }
-  impl_->report.dispatch_seconds += SecondsSince(start);
-  return absl::OkStatus();
-}
-
-absl::Status ContractionJob::RunSet(const std::vector<const void*>& varying, void* result,
-                                    const ProgressFn& progress) {
-  const Clock::time_point start = Clock::now();
-  TENON_RETURN_IF_ERROR(impl_->cancel->Check());
-  size_t next = 0;
-  for (size_t i = 0; i < impl_->request.varying.size(); ++i) {
-    if (!impl_->request.varying[i]) continue;
-    if (next == varying.size()) return Error(Reason::kInternal, "a varying operand is missing");
-    impl_->operands[i] = varying[next++];
-  }
-  for (Impl::Lane& lane : impl_->lanes) {
-    TENON_RETURN_IF_ERROR(lane.execution->BindSet(impl_->operands));
-  }
-  absl::Status status;
-  if (impl_->WritesInPlace()) {
-    status = impl_->RunInPlace(result);
-  } else {
-    if (impl_->last_group - impl_->first_group < impl_->program->n_groups()) {
-      std::memset(result, 0, impl_->plan.results);
-    }
-    status = impl_->RunGroups(result, progress);
-  }
-  if (status.ok()) impl_->report.groups_done += impl_->last_group - impl_->first_group;
-  impl_->report.dispatch_seconds += SecondsSince(start);
-  // A provider reports "cancelled"; the token knows whether it was the client or the deadline.
-  return status.code() == absl::StatusCode::kCancelled && !impl_->cancel->Check().ok()
-             ? impl_->cancel->Check()
-             : status;
+double ContractionJob::OneSetFlops(double flops) const {
+  const double shared = shared_flops();
+  return shared + (flops - shared) / static_cast<double>(impl_->sets);
 }
 
 ContractionJob::Progress ContractionJob::NothingDone() const { return impl_->NothingDone(); }

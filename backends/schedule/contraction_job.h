@@ -3,6 +3,13 @@
 // Life: Prepare (no request-sized memory is taken) -> the caller admits plan().Total() bytes ->
 // operands arrive in buffers of the caller -> Start -> RunSet per operand set -> Report. One thread
 // drives a job; the job itself uses many.
+//
+// Sets computed together. When several sets are expected, the program computes a stack of
+// sets_together() of them in one run (set_stack.h), and always does: set number n lies in slot
+// n mod sets_together() of its run, and slots whose set has not come repeat another's operands. So
+// the program, its fingerprint and the bits of a set are the same however many sets happened to be
+// there; a lone set only costs the time of a whole stack. Who means to wait for each result before
+// sending the next set says so by expecting one set, or leaves the number unknown.
 
 #ifndef TENON_BACKENDS_SCHEDULE_CONTRACTION_JOB_H_
 #define TENON_BACKENDS_SCHEDULE_CONTRACTION_JOB_H_
@@ -11,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +28,7 @@
 #include "backends/core/cancel.h"
 #include "backends/core/network.h"
 #include "backends/plugin/provider.h"
+#include "backends/schedule/set_stack.h"
 
 namespace tenon::schedule {
 
@@ -28,6 +37,8 @@ struct ContractionRequest {
   Network network;
   std::vector<TensorSpec> operands;  // contraction types; they promote to one dtype
   std::vector<bool> varying;         // per operand; empty: none
+  int64_t expected_sets = 0;         // sets that will come, 0 unknown: sets are not stacked
+  int64_t max_sets_together = 0;     // 0: the engine's choice
   std::optional<DType> dtype;        // compute type; default: the promoted type of the operands
   bool accumulate_double = false;
   bool normalize = false;           // results are mantissas, see ContractionJob::exponent
@@ -104,11 +115,21 @@ class ContractionJob {
       const CancelToken* cancel);
   ~ContractionJob();
 
+  // Of one set.
   const contraction::Expression& expression() const;
   const contraction::Path& path() const;
   // In the order in which slices are walked, outermost first.
   const std::vector<int>& sliced() const;
+  // What one run computes: sets_together() sets, a leading axis of the output when there are
+  // several.
   const contraction::Program& program() const;
+  // Sets that one run computes: >= 1, and 1 with `normalize`, because a tensor has one exponent.
+  int64_t sets_together() const;
+  // Sets that the next call of RunSets may bring, 1 to sets_together().
+  int64_t sets_to_fill() const;
+  // The result of one set.
+  TensorSpec result_spec() const;
+  // Of one set, without hoisting and sharing.
   contraction::PathCost cost() const;
   const contraction::MemoryPlan& plan() const;
   // Workers that would run if the budget did not matter.
@@ -124,14 +145,20 @@ class ContractionJob {
   std::string_view StepKernelName(int step) const;
   // Real flops of the steps that are run once for all sets; part of program().total_flops().
   double shared_flops() const;
+  // The part of one set in `flops`, which are the shared and other flops of one run: all of the
+  // shared ones and its share of the others.
+  double OneSetFlops(double flops) const;
 
   // Takes the memory; `operands` are in dtype() (see ConvertTensor) and outlive the job; varying
   // ones may be null. Once, before the first set.
   absl::Status Start(std::vector<const void*> operands);
-  // Contracts one set. `varying` replaces the varying operands, in operand order; they are needed
-  // until this returns. `result` has output_spec() in dtype() and is written completely (with a
+  // Contracts the next sets_to_fill() sets or fewer, at least one, in their order; `varying` of
+  // each replaces the varying operands, in operand order. They and the results, which are disjoint,
+  // are needed until this returns. A result has result_spec() and is written completely (with a
   // group range: the partial sum of that range, other blocks zero). After an error the job may only
   // be asked for its report.
+  absl::Status RunSets(std::span<const OperandSet> sets, const ProgressFn& progress);
+  // RunSets for a single set.
   absl::Status RunSet(const std::vector<const void*>& varying, void* result,
                       const ProgressFn& progress);
   // With normalize, of the latest result: the true one is `result` * 2^exponent. Its largest finite
@@ -151,6 +178,9 @@ class ContractionJob {
 
  private:
   struct Impl;
+  static absl::StatusOr<std::unique_ptr<ContractionJob>> PrepareStack(
+      const ContractionRequest& request, std::vector<std::shared_ptr<plugin::Provider>> providers,
+      const CancelToken* cancel, int64_t max_sets);
   explicit ContractionJob(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -10,10 +10,6 @@ namespace tenon::schedule {
 using contraction::Program;
 using plugin::Compiled;
 
-namespace {
-
-// Real operations of one run: 2 per multiply-add (complex: 8), 1 per element that is summed
-// (complex: 2).
 double StepFlops(const tenon_step& step, DType dtype) {
   double iterations = 1;
   const int n_modes = step.n_batch + step.n_m + step.n_n + step.n_k;
@@ -21,8 +17,6 @@ double StepFlops(const tenon_step& step, DType dtype) {
   if (step.kind == TENON_STEP_CONTRACT) return iterations * (IsComplex(dtype) ? 8 : 2);
   return step.n_k == 0 ? 0 : iterations * (IsComplex(dtype) ? 2 : 1);
 }
-
-}  // namespace
 
 void AddWork(const tenon_run_statistics& statistics, const Compiled& compiled,
              const Program& program, std::vector<ContractionReport::Kernel>& kernels) {

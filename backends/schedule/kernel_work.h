@@ -11,6 +11,10 @@
 
 namespace tenon::schedule {
 
+// Real operations of one run: 2 per multiply-add (complex: 8), 1 per element that is summed
+// (complex: 2).
+double StepFlops(const tenon_step& step, DType dtype);
+
 // The kernels of a compiled program, by name, most used first.
 std::vector<ContractionReport::Kernel> KernelsOf(const plugin::Compiled& compiled,
                                                  const contraction::Program& program);
