@@ -3,7 +3,7 @@
 Reads a job as JSON on stdin and prints one JSON object. `amplitudes.py` is the other end.
 
   plan  searches paths of a circuit's network, for one amplitude or for many
-  run   contracts amplitudes one by one with a reused expression whose constants are folded
+  run   contracts amplitudes one by one with a reused expression
 """
 
 import json
@@ -61,11 +61,15 @@ def plan(job):
 
 
 def run(job):
-    """Seconds to fold the constants, and of each amplitude; the amplitudes as [re, im]."""
+    """Seconds to make the expression, and of each amplitude; the amplitudes as [re, im].
+
+    With `fold`, the expression has the gates as constants and is told the vectors alone.
+    """
     amplitude = _network(job)
     inputs, sizes = _symbols(amplitude.network)
     tree = cotengra.ContractionTree.from_path(inputs, (), sizes, ssa_path=job["path_ssa"])
-    constants = dict(enumerate(array.astype(job["dtype"]) for array in amplitude.arrays))
+    gates = [array.astype(job["dtype"]) for array in amplitude.arrays]
+    fixed, constants = ([], dict(enumerate(gates))) if job["fold"] else (gates, None)
     load = ForeignLoad([os.getpid()])
     start = time.perf_counter()
     expression = cotengra.array_contract_expression(inputs, (), sizes, optimize=tree.get_path(),
@@ -75,7 +79,7 @@ def run(job):
     for bits in job["bits"]:
         vectors = amplitude.vectors(map(int, bits), job["dtype"])
         start = time.perf_counter()
-        value = complex(expression(*vectors))
+        value = complex(expression(*fixed, *vectors))
         seconds.append(time.perf_counter() - start)
         values.append([value.real, value.imag])
     return {"setup_seconds": setup, "seconds": seconds, "values": values,
