@@ -173,9 +173,11 @@ void WriteMemoryPlan(const ContractionJob& job, int64_t staging_bytes, v1::Memor
   out->set_prologue_bytes(plan.prologue);
   out->set_workers(static_cast<int32_t>(plan.workers));
   out->set_arena_bytes_per_worker(plan.worker_arena);
+  out->set_kept_bytes_per_worker(plan.worker_kept);
   out->set_partial_sum_bytes(plan.partial_sums);
   out->set_library_bytes(plan.workers * plan.worker_library + plan.shared_library);
   out->set_staging_bytes(staging_bytes + plan.stack);
+  out->set_reuse_reduced(job.program().given_up_results() > 0);
   out->set_unconstrained_workers(static_cast<int32_t>(job.unconstrained_workers()));
 }
 

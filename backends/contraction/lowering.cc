@@ -10,8 +10,10 @@
 #include "backends/contraction/fingerprint.h"
 #include "backends/contraction/loop_order.h"
 #include "backends/contraction/program.h"
+#include "backends/contraction/reuse.h"
 #include "backends/contraction/slice_groups.h"
 #include "backends/contraction/step_modes.h"
+#include "backends/contraction/step_order.h"
 #include "backends/core/error.h"
 
 namespace tenon::contraction {
@@ -67,7 +69,10 @@ class Lowering {
     TENON_RETURN_IF_ERROR(AddOperands());
     ChooseOrders();
     TENON_RETURN_IF_ERROR(DraftSteps());
+    SortDrafts();
+    DivideIntoGroups();
     TENON_RETURN_IF_ERROR(PlaceTensors());
+    TENON_RETURN_IF_ERROR(MeetMemoryLimit());
     EmitSteps();
     Finish();
     return std::shared_ptr<const Program>(std::move(program_));
@@ -85,15 +90,22 @@ class Lowering {
   absl::StatusOr<int> DraftOperand(int tensor);
   absl::StatusOr<int> DraftStep(int kind, int a, int b, const std::vector<int>& axes, bool is_last);
   absl::StatusOr<Node> MakeResult(const std::vector<int>& axes, bool is_last) const;
-  void CountFlops(const Draft& draft);
+  void SortDrafts();
+  void DivideIntoGroups();
+  double RunsAtLevel(int level) const;
+  double FlopsOfOneRun(const Draft& draft) const;
   absl::Status PlaceTensors();
+  absl::Status MeetMemoryLimit();
+  void RunAtRank(int rank, Draft& draft);
   absl::StatusOr<int64_t> PlaceSpace(int space);
+  bool IsKept(const Node& node) const;
   void EmitSteps();
   tenon_tensor_ref EmitRef(int node);
   void Finish();
 
   int n_loops() const { return static_cast<int>(program_->sliced_.size()); }
   int64_t element_bytes() const { return DTypeSize(options_.dtype); }
+  int64_t alignment_elements() const { return kArenaAlignmentBytes / element_bytes(); }
   int64_t max_elements() const { return std::numeric_limits<int64_t>::max() / element_bytes(); }
 
   const Expression& expression_;
@@ -369,12 +381,39 @@ absl::StatusOr<Node> Lowering::MakeResult(const std::vector<int>& axes, bool is_
   return node;
 }
 
+// Paths often jump between subtrees, which keeps more results alive than it needs.
+void Lowering::SortDrafts() {
+  std::vector<TreeStep> tree;
+  for (const Draft& draft : drafts_) {
+    const int right = draft.b < 0 ? -1 : nodes_[draft.b].writer;
+    tree.push_back({nodes_[draft.a].writer, right, nodes_[draft.c].elements});
+  }
+  const std::vector<int> order = OrderSteps(tree);
+  std::vector<int> position(order.size());
+  std::vector<Draft> sorted;
+  for (const int draft : order) {
+    position[draft] = static_cast<int>(sorted.size());
+    sorted.push_back(std::move(drafts_[draft]));
+  }
+  drafts_ = std::move(sorted);
+  for (Node& node : nodes_) {
+    if (node.writer >= 0) node.writer = position[node.writer];
+    if (node.reader >= 0) node.reader = position[node.reader];
+  }
+}
+
 absl::Status Lowering::PlaceTensors() {
   offsets_.assign(nodes_.size(), 0);
   tenon_program& descriptor = program_->descriptor_;
   TENON_ASSIGN_OR_RETURN(descriptor.constant_elements, PlaceSpace(TENON_SPACE_CONSTANT));
   TENON_ASSIGN_OR_RETURN(descriptor.set_elements, PlaceSpace(TENON_SPACE_SET));
   TENON_ASSIGN_OR_RETURN(descriptor.arena_elements, PlaceSpace(TENON_SPACE_ARENA));
+  program_->kept_elements_ = 0;
+  for (const Node& node : nodes_) {
+    if (node.space != TENON_SPACE_ARENA || !IsKept(node)) continue;
+    const int64_t pieces = (node.elements + alignment_elements() - 1) / alignment_elements();
+    program_->kept_elements_ += pieces * alignment_elements();
+  }
   return absl::OkStatus();
 }
 
@@ -384,17 +423,59 @@ absl::StatusOr<int64_t> Lowering::PlaceSpace(int space) {
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
     if (node.space != space) continue;
-    const Draft& writer = drafts_[node.writer];
-    const Draft& reader = drafts_[node.reader];
-    const bool kept = reader.phase != writer.phase || reader.level != writer.level;
     members.push_back(static_cast<int>(i));
-    lifetimes.push_back(Lifetime{node.elements, node.writer, node.reader, writer.level, kept});
+    lifetimes.push_back(Lifetime{node.elements, node.writer, node.reader,
+                                 drafts_[node.writer].level, IsKept(node)});
   }
-  TENON_ASSIGN_OR_RETURN(
-      const ArenaPlan plan,
-      PlanArena(lifetimes, kArenaAlignmentBytes / element_bytes(), max_elements()));
+  TENON_ASSIGN_OR_RETURN(const ArenaPlan plan,
+                         PlanArena(lifetimes, alignment_elements(), max_elements()));
   for (size_t i = 0; i < members.size(); ++i) offsets_[members[i]] = plan.offsets[i];
   return plan.elements;
+}
+
+// Whether its reader runs more often than its writer.
+bool Lowering::IsKept(const Node& node) const {
+  const Draft& writer = drafts_[node.writer];
+  const Draft& reader = drafts_[node.reader];
+  return reader.phase != writer.phase || reader.level != writer.level;
+}
+
+// Gives up kept tensors until all that is formed fits, as far as that helps.
+absl::Status Lowering::MeetMemoryLimit() {
+  if (options_.intermediate_bytes <= 0) return absl::OkStatus();
+  const tenon_program& descriptor = program_->descriptor_;
+  const int64_t limit = options_.intermediate_bytes / element_bytes();
+  const bool varies =
+      std::find(options_.varying.begin(), options_.varying.end(), true) != options_.varying.end();
+  const double sets = varies ? 2 : 1;
+  std::vector<double> runs = {1, sets};
+  for (int level = 0; level <= n_loops(); ++level) runs.push_back(sets * RunsAtLevel(level));
+  std::vector<ReuseStep> steps;
+  for (const Draft& draft : drafts_) {
+    const Node& result = nodes_[draft.c];
+    // Ranks: constant, set, then the levels of slice steps.
+    steps.push_back(
+        {result.reader, draft.phase + draft.level, FlopsOfOneRun(draft), result.elements});
+  }
+  for (;;) {
+    const int64_t needed =
+        descriptor.constant_elements + descriptor.set_elements + descriptor.arena_elements;
+    if (needed <= limit) return absl::OkStatus();
+    const int given_up = ReduceReuse(runs, needed - limit, steps);
+    if (given_up == 0) return absl::OkStatus();
+    program_->given_up_results_ += given_up;
+    for (size_t i = 0; i < steps.size(); ++i) RunAtRank(steps[i].rank, drafts_[i]);
+    TENON_RETURN_IF_ERROR(PlaceTensors());
+  }
+}
+
+void Lowering::RunAtRank(int rank, Draft& draft) {
+  draft.phase = std::min<int>(rank, TENON_PHASE_SLICE);
+  draft.level = rank - draft.phase;
+  Node& result = nodes_[draft.c];
+  if (result.space == TENON_SPACE_RESULT) return;
+  constexpr int kSpaces[] = {TENON_SPACE_CONSTANT, TENON_SPACE_SET, TENON_SPACE_ARENA};
+  result.space = kSpaces[draft.phase];
 }
 
 tenon_tensor_ref Lowering::EmitRef(int node_index) {
@@ -416,11 +497,6 @@ tenon_tensor_ref Lowering::EmitRef(int node_index) {
 void Lowering::EmitSteps() {
   std::stable_sort(drafts_.begin(), drafts_.end(),
                    [](const Draft& x, const Draft& y) { return x.phase < y.phase; });
-  tenon_program& descriptor = program_->descriptor_;
-  const SliceGroups groups =
-      DivideSlices(descriptor.slices_per_block, descriptor.block_elements, summed_extents_);
-  program_->groups_per_block_ = groups.groups;
-  program_->group_slices_ = groups.group_slices;
   for (const Draft& draft : drafts_) {
     tenon_step step{};
     step.struct_size = sizeof step;
@@ -440,28 +516,38 @@ void Lowering::EmitSteps() {
     program_->steps_.push_back(step);
     program_->largest_intermediate_ =
         std::max(program_->largest_intermediate_, nodes_[draft.c].elements);
-    CountFlops(draft);
+    const bool in_slices = draft.phase == TENON_PHASE_SLICE;
+    const double flops = FlopsOfOneRun(draft) * (in_slices ? RunsAtLevel(draft.level) : 1);
+    if (!in_slices) program_->hoisted_flops_ += flops;
+    program_->total_flops_ += flops;
   }
 }
 
-void Lowering::CountFlops(const Draft& draft) {
+void Lowering::DivideIntoGroups() {
+  const tenon_program& descriptor = program_->descriptor_;
+  const SliceGroups groups =
+      DivideSlices(descriptor.slices_per_block, descriptor.block_elements, summed_extents_);
+  program_->groups_per_block_ = groups.groups;
+  program_->group_slices_ = groups.group_slices;
+}
+
+double Lowering::FlopsOfOneRun(const Draft& draft) const {
   const bool is_unary = draft.kind == TENON_STEP_UNARY;
   const bool is_complex = IsComplex(options_.dtype);
   const double per_iteration = is_unary ? (is_complex ? 2 : 1) : (is_complex ? 8 : 2);
-  const double flops = per_iteration * Iterations(draft.groups);
-  if (draft.phase != TENON_PHASE_SLICE) {
-    program_->hoisted_flops_ += flops;
-    program_->total_flops_ += flops;
-    return;
-  }
-  const tenon_program& descriptor = program_->descriptor_;
+  return per_iteration * Iterations(draft.groups);
+}
+
+// Of a slice step, in all blocks.
+double Lowering::RunsAtLevel(int level) const {
   int64_t run_slices = 1;  // consecutive slices for which one execution serves
-  for (int loop = n_loops(); loop-- > draft.level;) {
+  for (int loop = n_loops(); loop-- > level;) {
     if (!program_->sliced_[loop].is_output) run_slices *= program_->sliced_[loop].extent;
   }
+  const tenon_program& descriptor = program_->descriptor_;
   const SliceGroups groups{program_->groups_per_block_, program_->group_slices_};
-  program_->total_flops_ += flops * static_cast<double>(descriptor.n_blocks) *
-                            ExecutionsPerBlock(groups, descriptor.slices_per_block, run_slices);
+  return static_cast<double>(descriptor.n_blocks) *
+         ExecutionsPerBlock(groups, descriptor.slices_per_block, run_slices);
 }
 
 void Lowering::Finish() {

@@ -27,6 +27,10 @@ struct LoweringOptions {
   bool accumulate_double = false;
   std::vector<bool> varying;  // per operand: changes from set to set; empty means none
   bool normalize = false;     // as tenon_program says
+  // Constant and set results and one arena together should not need more: results that are kept
+  // from slice to slice, or for all slices, are given up and formed again until they do not, or
+  // none is left. 0: no limit.
+  int64_t intermediate_bytes = 0;
 };
 
 // Owns a tenon_program and all arrays it points to. Immutable, so shareable between threads; not
@@ -63,6 +67,10 @@ class Program {
   double hoisted_flops() const { return hoisted_flops_; }
   // Of the results of all steps in one slice, the block of the output included.
   int64_t largest_intermediate_elements() const { return largest_intermediate_; }
+  // Elements of the arena that hold tensors from slice to slice.
+  int64_t kept_elements() const { return kept_elements_; }
+  // Results that are not kept for want of memory.
+  int64_t given_up_results() const { return given_up_results_; }
   // Lower-case hexadecimal fingerprint of the lowered program (before any provider's part).
   std::string FingerprintHex() const;
 
@@ -79,6 +87,7 @@ class Program {
   std::vector<int64_t> block_shape_, block_strides_;
   std::vector<int> sliced_order_;
   int64_t groups_per_block_ = 1, group_slices_ = 1, largest_intermediate_ = 0;
+  int64_t kept_elements_ = 0, given_up_results_ = 0;
   double total_flops_ = 0, hoisted_flops_ = 0;
 };
 
@@ -100,13 +109,14 @@ struct MemoryPlan {
   int64_t results = 0;   // full results held at once
   int64_t prologue = 0;  // constant and set results
   int64_t workers = 1;
-  int64_t worker_arena = 0;  // arena with kept tensors, of one worker
+  int64_t worker_arena = 0;  // of one worker, without kept tensors
+  int64_t worker_kept = 0;   // tensors that one worker keeps from slice to slice
   int64_t worker_library = 0;
   int64_t shared_library = 0;
   int64_t partial_sums = 0;
   int64_t stack = 0;  // where operand sets that are computed together lie side by side
   int64_t Total() const {
-    return operands + results + prologue + workers * (worker_arena + worker_library) +
+    return operands + results + prologue + workers * (worker_arena + worker_kept + worker_library) +
            shared_library + partial_sums + stack;
   }
 };

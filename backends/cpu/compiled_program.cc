@@ -71,12 +71,11 @@ absl::StatusOr<ImplementationLists> OnlyImplementations(const ImplementationList
 }
 
 absl::StatusOr<std::unique_ptr<CompiledProgram>> CompiledProgram::Compile(
-    const tenon_program& program, const tenon_compile_options& options,
-    const ImplementationLists& lists, std::string_view environment) {
+    const tenon_program& program, const tenon_compile_options&, const ImplementationLists& lists,
+    std::string_view environment) {
   TENON_RETURN_IF_ERROR(CheckProgram(program));
   auto compiled = std::unique_ptr<CompiledProgram>(new CompiledProgram());
   compiled->program_ = &program;
-  compiled->threads_ = std::max(options.threads, 1);
   compiled->element_bytes_ = DTypeSize(static_cast<DType>(program.dtype));
   compiled->ChooseKernels(lists);
   if (program.normalize != 0) TENON_RETURN_IF_ERROR(compiled->LinkSources());
@@ -193,10 +192,9 @@ tenon_compiled_info CompiledProgram::Info() const {
   info.n_steps = static_cast<int32_t>(steps_.size());
   info.kernels = names_.data();
   info.refusals = refusals_.data();
-  // One thread's scratch for each worker, and once more for every thread beyond the first: enough
-  // for any split of `threads` into workers and threads per worker.
   info.worker_bytes = scratch_bytes_ + NormalizationWorkerBytes(*program_);
-  info.shared_bytes = scratch_bytes_ * (threads_ - 1) + NormalizationSharedBytes(*program_);
+  info.shared_bytes = NormalizationSharedBytes(*program_);
+  info.thread_bytes = scratch_bytes_;
   info.predicted_slice_seconds = PredictedSliceSeconds();
   std::memcpy(info.fingerprint, fingerprint_, sizeof(fingerprint_));
   return info;

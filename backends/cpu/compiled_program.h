@@ -64,7 +64,6 @@ class CompiledProgram {
   // Every slice step, for the first slice of a group.
   const std::vector<int32_t>& AllSliceSteps() const { return slice_steps_.back(); }
 
-  int threads() const { return threads_; }
   int64_t element_bytes() const { return element_bytes_; }
   // Scratch of one thread, a multiple of 64.
   int64_t scratch_bytes() const { return scratch_bytes_; }
@@ -85,7 +84,6 @@ class CompiledProgram {
   Range phases_[3];
   std::vector<std::vector<int32_t>> slice_steps_;
   std::vector<const char*> names_, refusals_;
-  int threads_ = 1;
   int64_t element_bytes_ = 0, scratch_bytes_ = 0;
   uint8_t fingerprint_[32] = {};
 };

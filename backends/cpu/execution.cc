@@ -57,9 +57,7 @@ absl::Status Execution::TakeMemory(const tenon_host& memory,
                                              "results of slice-independent steps"));
   TENON_ASSIGN_OR_RETURN(set_, HostBlock::Allocate(memory, program_.set_elements * element,
                                                    "results of steps per operand set"));
-  // Never more scratch than was booked: threads that it does not cover are not started.
-  const int extra = std::max(0, compiled_.threads() - 1) / options.workers;
-  const int threads = std::min(options.threads_per_worker, 1 + extra);
+  const int threads = ThreadTeam::Threads(options.threads_per_worker);
   for (int32_t i = 0; i < options.workers; ++i) {
     Worker& worker = workers_.emplace_back();
     TENON_ASSIGN_OR_RETURN(worker.arena,

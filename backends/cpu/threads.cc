@@ -28,10 +28,10 @@ int UsableCores() {
   return std::max(1, CPU_COUNT(&set));
 }
 
+int ThreadTeam::Threads(int threads) { return std::clamp(threads, 1, LargestTeam()); }
+
 ThreadTeam::ThreadTeam(int threads, std::byte* scratch, int64_t scratch_bytes)
-    : threads_(std::clamp(threads, 1, LargestTeam())),
-      scratch_(scratch),
-      scratch_bytes_(scratch_bytes) {
+    : threads_(Threads(threads)), scratch_(scratch), scratch_bytes_(scratch_bytes) {
   if (threads_ > 1) arena_ = std::make_unique<tbb::task_arena>(threads_);
 }
 

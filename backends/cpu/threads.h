@@ -23,7 +23,11 @@ int UsableCores();
 // Runs loops on a fixed number of threads. One loop at a time: a team belongs to one worker.
 class ThreadTeam {
  public:
-  // At most `threads`, and no more than the process allows (by default, one for each core).
+  // Of `threads`, those that a team gets: no more than the process allows (by default, one for each
+  // core).
+  static int Threads(int threads);
+
+  // Threads(threads) of them.
   // `scratch` holds `threads` pieces of `scratch_bytes` each (a multiple of 64); the caller's.
   ThreadTeam(int threads, std::byte* scratch, int64_t scratch_bytes);
 

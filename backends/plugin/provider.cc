@@ -266,7 +266,7 @@ absl::StatusOr<std::unique_ptr<Compiled>> Provider::Compile(const tenon_program&
   if (info.n_steps > 0 && (info.kernels == nullptr || info.refusals == nullptr)) {
     return BrokenPromise("compiled_info", "names no kernels or no refusals");
   }
-  if (info.worker_bytes < 0 || info.shared_bytes < 0) {
+  if (info.worker_bytes < 0 || info.shared_bytes < 0 || info.thread_bytes < 0) {
     return BrokenPromise("compiled_info", "plans a negative number of bytes");
   }
   return compiled;

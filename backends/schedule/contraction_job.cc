@@ -80,7 +80,8 @@ absl::Status ContractionJob::Impl::CheckGroupRange() const {
 }
 
 // Lowers, compiles for every provider and computes the plan of memory, with all workers wanted.
-absl::Status ContractionJob::Impl::Lower() {
+// `intermediate_bytes` as in LoweringOptions.
+absl::Status ContractionJob::Impl::Lower(int64_t intermediate_bytes) {
   const Clock::time_point start = Clock::now();
   for (Lane& lane : lanes) lane.compiled.reset();
   contraction::LoweringOptions options;
@@ -88,6 +89,7 @@ absl::Status ContractionJob::Impl::Lower() {
   options.accumulate_double = request.accumulate_double;
   options.varying = request.varying;
   options.normalize = request.normalize;
+  options.intermediate_bytes = intermediate_bytes;
   TENON_ASSIGN_OR_RETURN(
       program, contraction::LowerProgram(StackSets(expression, request.varying, sets), path, sliced,
                                          options));
@@ -126,15 +128,19 @@ void ContractionJob::Impl::ComputeMemoryPlan() {
   for (const Lane& lane : lanes) {
     constants += __int128{descriptor.constant_elements} + descriptor.set_elements;
     library += lane.compiled->info().shared_bytes;
-    plan.worker_library = std::max(plan.worker_library, lane.compiled->info().worker_bytes);
+    const tenon_compiled_info& info = lane.compiled->info();
+    const __int128 threads_beyond = lane.threads_per_worker - 1;
+    plan.worker_library =
+        std::max(plan.worker_library,
+                 CappedBytes(info.worker_bytes + threads_beyond * info.thread_bytes, 1));
   }
   plan.operands = CappedBytes(operands, size);
   plan.results = ResultBytes();
   plan.prologue = CappedBytes(constants, size);
   plan.workers = Workers();
-  plan.worker_library = CappedBytes(plan.worker_library, 1);
   plan.shared_library = CappedBytes(library, 1);
-  plan.worker_arena = CappedBytes(descriptor.arena_elements, size);
+  plan.worker_arena = CappedBytes(descriptor.arena_elements - program->kept_elements(), size);
+  plan.worker_kept = CappedBytes(program->kept_elements(), size);
   plan.partial_sums = WritesInPlace() ? 0 : PartialSumBytes();
   plan.stack = StackBytes();
 }
@@ -155,10 +161,27 @@ absl::Status ContractionJob::Impl::FitBudget() {
       .Meta("smallest_budget_bytes", plan.Total());
 }
 
+// Gives up reuse between slices until one worker fits. When that does not help, or unless
+// `at_any_price` more than doubles the flops, the budget is refused.
+absl::Status ContractionJob::Impl::ReduceReuse(absl::Status refusal, bool at_any_price) {
+  constexpr double kFairPrice = 2;
+  const int64_t shares = static_cast<int64_t>(lanes.size());  // of prologue and arena
+  const int64_t others =
+      plan.Total() - plan.prologue - plan.workers * (plan.worker_arena + plan.worker_kept);
+  const int64_t available = (request.memory_budget_bytes - others) / shares;
+  if (available <= 0) return refusal;
+  const double flops = program->total_flops();
+  TENON_RETURN_IF_ERROR(Lower(available));
+  const absl::Status fits = FitBudget();
+  if (!fits.ok() || at_any_price || program->total_flops() <= kFairPrice * flops) return fits;
+  return refusal;
+}
+
 // With a free hand over the slices, halves the largest intermediate until the budget is met.
 absl::Status ContractionJob::Impl::LowerToBudget() {
   TENON_RETURN_IF_ERROR(Lower());
   absl::Status fits = FitBudget();
+  if (!fits.ok()) fits = ReduceReuse(std::move(fits), /*at_any_price=*/!MaySlice());
   double target = static_cast<double>(program->largest_intermediate_elements());
   // Slicing changes neither operands nor results.
   const bool hopeless = plan.operands + plan.results > request.memory_budget_bytes;
@@ -173,6 +196,13 @@ absl::Status ContractionJob::Impl::LowerToBudget() {
     sliced = *std::move(more);
     TENON_RETURN_IF_ERROR(Lower());
     fits = FitBudget();
+    if (!fits.ok()) fits = ReduceReuse(std::move(fits), /*at_any_price=*/false);
+  }
+  // No slices helped: then rather slow than not at all.
+  if (!fits.ok() && MaySlice()) {
+    TENON_RETURN_IF_ERROR(Lower());
+    fits = FitBudget();
+    if (!fits.ok()) fits = ReduceReuse(std::move(fits), /*at_any_price=*/true);
   }
   return fits;
 }

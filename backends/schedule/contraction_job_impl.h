@@ -66,10 +66,11 @@ struct ContractionJob::Impl {
 
   absl::Status MakePlan(int64_t max_sets);
   absl::Status CheckGroupRange() const;
-  absl::Status Lower();
+  absl::Status Lower(int64_t intermediate_bytes = 0);
   void DivideWorkers(int workers);
   void ComputeMemoryPlan();
   absl::Status FitBudget();
+  absl::Status ReduceReuse(absl::Status refusal, bool at_any_price);
   absl::Status LowerToBudget();
   absl::Status CheckStackTarget() const;
 

@@ -222,7 +222,8 @@ TEST_P(ConformanceTest, MemoryStaysWithinThePlanAndComesBack) {
     const int64_t element = ElementBytes(dtype());
     const int64_t plan =
         (program.constant_elements + program.set_elements) * element +
-        workers * (program.arena_elements * element + compiled->info().worker_bytes) +
+        workers * (program.arena_elements * element + compiled->info().worker_bytes +
+                   (threads - 1) * compiled->info().thread_bytes) +
         compiled->info().shared_bytes;
     const tenon_execution_options options = {sizeof(options), workers, threads, 0, nullptr};
     plugin::HostMemory memory(plan);

@@ -105,6 +105,7 @@ TEST_P(RandomLowering, GivesTheSumOverTheJointSpace) {
       SCOPED_TRACE(Describe(network, path, sliced, expression));
       LoweringOptions options;
       options.dtype = variant % 2 ? DType::kFloat64 : DType::kFloat32;
+      if (variant > 1) options.intermediate_bytes = variant == 2 ? 1 : random() % 2048;
       const auto program = contraction::LowerProgram(expression, path, sliced, options);
       ASSERT_TRUE(program.ok()) << program.status();
       CheckProgramForm(**program);
@@ -129,6 +130,7 @@ TEST_P(RandomLowering, VaryingOperandsReachTheResultOfTheirSet) {
     SCOPED_TRACE(Describe(network, path, sliced, expression));
     LoweringOptions options;
     for (size_t k = 0; k < network.inputs.size(); ++k) options.varying.push_back(random() % 2);
+    options.intermediate_bytes = random() % 2;
     const auto program = contraction::LowerProgram(expression, path, sliced, options);
     ASSERT_TRUE(program.ok()) << program.status();
     auto operands = testing::IntegerOperands(network, random);

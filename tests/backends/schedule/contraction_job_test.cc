@@ -312,6 +312,61 @@ TEST(ContractionJob, WorkersShrinkToTheBudget) {
   ExpectEqual(RunOnce(problem, {Cpu()}), problem.Expected(problem.data));
 }
 
+// One constant result is needed late, when the large product of each slice has gone: where both do
+// not fit it is formed in every slice.
+TEST(ContractionJob, ReuseShrinksToTheBudget) {
+  Network network;
+  network.inputs = {{"p", "q"}, {"q", "r"},      {"s", "a", "b"},
+                    {"c", "d"}, {"a", "b", "c"}, {"d", "p"}};
+  network.output = {"r"};
+  network.sizes = {{"p", 64}, {"q", 2}, {"r", 64}, {"s", 4},
+                   {"a", 8},  {"b", 8}, {"c", 8},  {"d", 8}};
+  Problem problem = MakeProblem(std::move(network));
+  problem.request.path =
+      PathSteps{PathSteps::Format::kSsa, {{0, 1}, {2, 3}, {7, 4}, {8, 5}, {9, 6}}};
+  problem.request.sliced = {"s"};
+  problem.request.threads = 3;
+  const CancelToken cancel;
+  auto job = ContractionJob::Prepare(problem.request, {Reference()}, &cancel);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const contraction::MemoryPlan free = (*job)->plan();
+  EXPECT_EQ((*job)->program().given_up_results(), 0);
+  problem.request.memory_budget_bytes =
+      free.Total() - (free.workers - 1) * (free.worker_arena + free.worker_kept) - 64 * 64 * 4;
+  job = ContractionJob::Prepare(problem.request, {Reference()}, &cancel);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ((*job)->plan().workers, 1);
+  EXPECT_EQ((*job)->program().given_up_results(), 1);
+  EXPECT_LE((*job)->plan().Total(), problem.request.memory_budget_bytes);
+  ContractionReport report;
+  ExpectEqual(RunOnce(problem, {Reference()}, &report), problem.Expected(problem.data));
+  EXPECT_EQ(report.flops_done, (*job)->program().total_flops());
+  EXPECT_LE(report.measured_peak_bytes, (*job)->plan().Total());
+
+  problem.request.memory_budget_bytes -= 64 * 64 * 8;
+  EXPECT_TRUE(Fails(ContractionJob::Prepare(problem.request, {Reference()}, &cancel),
+                    Reason::kExceedsMemoryBudget, "execution.memory_budget_bytes"));
+}
+
+TEST(ContractionJob, PlanCountsTheScratchOfEveryThread) {
+  Problem problem = Ring();
+  problem.request.sliced = {"a"};
+  const CancelToken cancel;
+  for (const int threads : {1, 2, 3, 8}) {
+    problem.request.threads = threads;
+    const auto job = ContractionJob::Prepare(problem.request, {Cpu()}, &cancel);
+    ASSERT_TRUE(job.ok()) << job.status();
+    const contraction::MemoryPlan& plan = (*job)->plan();
+    const int64_t per_worker = std::max<int64_t>(1, threads / plan.workers);
+    auto compiled = Cpu()->Compile((*job)->program().descriptor(),
+                                   {sizeof(tenon_compile_options), threads, 0, 0});
+    ASSERT_TRUE(compiled.ok());
+    const tenon_compiled_info& info = (*compiled)->info();
+    EXPECT_EQ(plan.worker_library, info.worker_bytes + (per_worker - 1) * info.thread_bytes);
+    EXPECT_EQ(plan.shared_library, info.shared_bytes);
+  }
+}
+
 // Sizes whose products leave 64 bits are refused, not wrapped.
 TEST(ContractionJob, HugePlansAreRefused) {
   ContractionRequest request;
