@@ -200,7 +200,8 @@ void FillProvider(const ServerState& state, const ProviderRegistry::Entry& entry
   out->set_kind(info.kind);
   out->set_description(info.description);
   out->set_isa(info.isa);
-  out->set_workers(info.max_workers);
+  out->set_workers(
+      static_cast<int32_t>(std::min<int64_t>(info.max_workers, state.limits.max_threads)));
   out->set_cold_init_seconds(info.cold_seconds);
   const bool on_host = info.memory_bytes == 0;
   out->set_memory_total_bytes(on_host ? state.budget.limit_bytes() : info.memory_bytes);

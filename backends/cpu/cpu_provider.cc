@@ -58,7 +58,7 @@ HostProviderTraits CpuTraits() {
   traits.description = StrCat(ProcessorModel(), ", ", BlasDescription());
   // The kernels' version: raised when one of them changes bits.
   traits.environment = StrCat("cpu 2, ", traits.isa, ", ", BlasDescription());
-  traits.max_workers = UsableCores();
+  traits.max_workers = 1024;  // as many as the caller has threads for, whose number it knows best
   traits.lists = CpuImplementations();
   traits.warm_up = WarmUpCpu;
   traits.build_resources = BuildResources;
