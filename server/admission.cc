@@ -24,7 +24,10 @@ absl::StatusOr<Reservation> MemoryBudget::Reserve(int64_t bytes) {
     reclaim_(missing);
     missing = Take(bytes);
   }
-  if (missing == 0) return Reservation(this, bytes);
+  if (missing == 0) {
+    if (shrink_ != nullptr) shrink_(limit_bytes_ - reserved_bytes());
+    return Reservation(this, bytes);
+  }
   return Error(Reason::kOverloaded, StrCat("the request plans ", bytes, " bytes; ", bytes - missing,
                                            " of ", limit_bytes_, " are free now"))
       .Meta("planned_peak_bytes", bytes)

@@ -48,6 +48,10 @@ class MemoryBudget {
   // kept for later. Set once, before the first Reserve.
   void SetReclaimer(std::function<void(int64_t bytes)> reclaim) { reclaim_ = std::move(reclaim); }
 
+  // Called by Reserve, without a lock held, with the bytes that are not reserved: what is kept warm
+  // for later must fit into them. Set once, before the first Reserve.
+  void SetShrinker(std::function<void(int64_t free_bytes)> shrink) { shrink_ = std::move(shrink); }
+
   // EXCEEDS_SERVER_LIMIT when `bytes` can never fit, OVERLOADED with a retry delay when they do not
   // fit now.
   absl::StatusOr<Reservation> Reserve(int64_t bytes);
@@ -61,7 +65,7 @@ class MemoryBudget {
   int64_t Take(int64_t bytes);
 
   const int64_t limit_bytes_;
-  std::function<void(int64_t)> reclaim_;
+  std::function<void(int64_t)> reclaim_, shrink_;
   mutable std::mutex mutex_;
   int64_t reserved_ = 0;
 };

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/core/block_pool.h"
 #include "server/content_store.h"
 #include "server/process_stats.h"
 #include "server/provider_setup.h"
@@ -68,6 +69,11 @@ void AppendServer(const ServerState& state, std::vector<MetricFamily>& families)
       Single("tenon_memory_stored_bytes",
              "Data sets and tensors that are kept; evicted when work needs the room.",
              static_cast<double>(stored)));
+  families.push_back(
+      Single("tenon_memory_warm_bytes",
+             "Memory that requests gave back and the process keeps for the next; given to the "
+             "system when work needs the room, or after a while.",
+             static_cast<double>(BlockPool::Shared().kept_bytes())));
   families.push_back(Single("tenon_queue_length", "Requests that wait for their turn.",
                             static_cast<double>(state.executor.queued())));
   families.push_back(

@@ -9,6 +9,7 @@
 #include <climits>
 
 #include "absl/strings/str_join.h"
+#include "backends/core/block_pool.h"
 #include "backends/core/error.h"
 #include "server/admin_service.h"
 #include "server/content_store.h"
@@ -36,6 +37,9 @@ constexpr std::chrono::milliseconds kPollInterval(10);
 // Calls that are not work (health watches, reflection) are cancelled once no work has been in
 // flight for this long, which leaves the last answers time to get out.
 constexpr std::chrono::milliseconds kQuietPeriod(300);
+
+// Of the memory budget, the share that may stay mapped when requests have given it back.
+constexpr int64_t kWarmMemoryDivisor = 4;
 
 std::chrono::milliseconds Milliseconds(absl::Duration duration) {
   return absl::ToChronoMilliseconds(duration);
@@ -71,6 +75,9 @@ Server::Server(const Config& config, Parts parts)
   state_->store = std::make_shared<ContentStore>(&state_->budget, state_->settings.dataset_ttl);
   state_->budget.SetReclaimer(
       [store = state_->store.get()](int64_t bytes) { store->Evict(bytes); });
+  state_->budget.SetShrinker([](int64_t free_bytes) { BlockPool::Shared().Trim(free_bytes); });
+  warm_memory_ = std::make_unique<WarmMemory>(&BlockPool::Shared(),
+                                              config.memory_budget_bytes / kWarmMemoryDivisor);
 }
 
 Server::~Server() {

@@ -20,6 +20,7 @@
 #include "server/http_server.h"
 #include "server/provider_setup.h"
 #include "server/state.h"
+#include "server/warm_memory.h"
 
 namespace tenon::server {
 
@@ -84,6 +85,7 @@ class Server {
   const Parts parts_;
   int port_ = 0;
   std::vector<std::string> addresses_;
+  std::unique_ptr<WarmMemory> warm_memory_;  // outlives what gives blocks back
   std::unique_ptr<ServerState> state_;
   std::vector<std::pair<std::string, std::unique_ptr<grpc::Service>>> services_;  // by full name
   std::unique_ptr<grpc::Server> grpc_;

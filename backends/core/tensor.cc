@@ -106,7 +106,7 @@ absl::StatusOr<Buffer> Buffer::Allocate(int64_t bytes) {
 }
 
 void Buffer::Reset() {
-  ReleaseMemory(data_);
+  ReleaseMemory(data_, size_bytes_);
   data_ = nullptr;
   size_bytes_ = 0;
 }

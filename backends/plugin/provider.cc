@@ -186,7 +186,7 @@ void* HostMemory::Allocate(int64_t bytes, int64_t alignment) {
 
 void HostMemory::Release(void* memory, int64_t bytes) {
   if (memory == nullptr) return;
-  ReleaseMemory(memory);
+  ReleaseMemory(memory, bytes);
   current_.fetch_sub(bytes);
 }
 

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "server/executor.h"
+#include "server/warm_memory.h"
 #include "tests/support/status_matchers.h"
 
 namespace tenon::server {
@@ -37,6 +38,30 @@ TEST(MemoryBudget, WhatNeverFitsIsNoOverload) {
   EXPECT_TRUE(Fails(budget.Reserve(INT64_MAX), Reason::kExceedsServerLimit));
   EXPECT_TRUE(budget.Reserve(100).ok());
   EXPECT_TRUE(budget.Reserve(0).ok());
+}
+
+// What is kept warm has to fit beside what is reserved, the new reservation included.
+TEST(MemoryBudget, WarmMemoryMakesRoom) {
+  MemoryBudget budget(100);
+  std::vector<int64_t> free;
+  budget.SetShrinker([&](int64_t bytes) { free.push_back(bytes); });
+  const auto first = budget.Reserve(60);
+  EXPECT_FALSE(budget.Reserve(50).ok());
+  const auto second = budget.Reserve(40);
+  EXPECT_EQ(free, (std::vector<int64_t>{40, 0}));
+}
+
+TEST(WarmMemory, KeepsBlocksWhileItLives) {
+  BlockPool pool;
+  constexpr int64_t kBytes = int64_t{4} << 20;
+  {
+    const WarmMemory warm(&pool, 2 * kBytes);
+    pool.Give(pool.Take(kBytes), kBytes);
+    EXPECT_EQ(pool.kept_bytes(), kBytes);
+  }
+  EXPECT_EQ(pool.kept_bytes(), 0);
+  pool.Give(pool.Take(kBytes), kBytes);
+  EXPECT_EQ(pool.kept_bytes(), 0);
 }
 
 TEST(MemoryBudget, ReservationsMoveAndGiveBackOnce) {

@@ -32,6 +32,7 @@ TEST(Metrics, ExpositionKeepsItsSchema) {
       {"tenon_memory_budget_bytes", {"gauge", ""}},
       {"tenon_memory_reserved_bytes", {"gauge", ""}},
       {"tenon_memory_stored_bytes", {"gauge", ""}},
+      {"tenon_memory_warm_bytes", {"gauge", ""}},
       {"tenon_payload_bytes_total", {"counter", "direction"}},
       {"tenon_phase_seconds", {"histogram", "method,phase"}},
       {"tenon_process_cpu_seconds_total", {"counter", ""}},

@@ -85,7 +85,7 @@ TEST(MemoryTest, AlignmentAndRefusals) {
       const int64_t expected = std::max(alignment, bytes == kHugePageBytes ? bytes : 64);
       EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % expected, 0u);
       std::memset(memory, 1, bytes);
-      ReleaseMemory(memory);
+      ReleaseMemory(memory, bytes);
     }
   }
   EXPECT_EQ(AllocateMemory(-1, 64), nullptr);
@@ -93,7 +93,7 @@ TEST(MemoryTest, AlignmentAndRefusals) {
   EXPECT_EQ(AllocateMemory(64, 48), nullptr);
   EXPECT_EQ(AllocateMemory(64, 2 * kHugePageBytes), nullptr);
   EXPECT_EQ(AllocateMemory(kMax, 64), nullptr);
-  ReleaseMemory(nullptr);
+  ReleaseMemory(nullptr, 64);
 }
 
 TEST(BufferTest, MovesAndRefusals) {

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/core/block_pool.h"
 #include "backends/core/cancel.h"
 #include "backends/core/network.h"
 #include "backends/core/strings.h"
@@ -260,6 +261,7 @@ int main(int argc, char** argv) {
   auto provider = tenon::bench::OrDie(
       tenon::plugin::Provider::Create(tenon::cpu::CpuProviderApi(), options.kernels));
   tenon::bench::OrDie(provider->WarmUp());
+  tenon::BlockPool::Shared().SetLimit(int64_t{8} << 30);  // memory stays warm, as in a server
   tenon::bench::Profile profile(options, provider);
   for (const std::string& file : options.files) profile.Measure(file);
 }
