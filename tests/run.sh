@@ -25,8 +25,8 @@ if [ "${TENON_QUICK:-0}" != 1 ]; then
 
   step "thread sanitizer: the scheduler's tests"
   cmake -G Ninja -S . -B "$build-thread" -DTENON_TESTS=ON -DTENON_SANITIZE=thread
-  cmake --build "$build-thread" -j "$jobs" --target schedule_test plugin_test
-  ctest --test-dir "$build-thread" --output-on-failure -j "$jobs" -L scheduler
+  cmake --build "$build-thread" -j "$jobs" --target schedule_test plugin_test planted_bug
+  ctest --test-dir "$build-thread" --output-on-failure -j "$jobs" -L 'scheduler|sanitizer'
 fi
 
 if command -v nvcc >/dev/null; then
