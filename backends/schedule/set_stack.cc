@@ -20,6 +20,8 @@ constexpr int64_t kMaxSets = 128;
 constexpr int64_t kVectorSets = 8;
 // Of the largest tensor of a stack that depends on its sets.
 constexpr int64_t kMaxTensorBytes = int64_t{64} << 20;
+// Multiply-adds of a step of one set that costs little more than being begun.
+constexpr double kSmallStep = 1 << 15;
 constexpr int64_t kAlignment = 64;
 
 int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
@@ -35,8 +37,11 @@ int64_t EvenStack(int64_t expected_sets, int64_t max_sets) {
 
 // What a path costs when its varying operands come in sets.
 struct SetsCost {
-  double shared = 0, varying = 0;  // multiply-adds of the steps without and with such operands
-  double largest_varying = 0;      // elements of the largest tensor that depends on the sets
+  // Multiply-adds of the steps without such operands, and of those with, per set.
+  double shared = 0, varying = 0;
+  // Of the latter, those that a stack makes quicker: steps with a shared side, and small ones.
+  double gaining = 0;
+  double largest_varying = 0;  // elements of the largest tensor that depends on the sets
 };
 
 SetsCost CostOfSets(const Expression& expression, const std::vector<bool>& varying,
@@ -56,7 +61,10 @@ SetsCost CostOfSets(const Expression& expression, const std::vector<bool>& varyi
       std::vector<int> all;
       std::set_union(indices[left].begin(), indices[left].end(), indices[right].begin(),
                      indices[right].end(), std::back_inserter(all));
-      (depends[t] ? cost.varying : cost.shared) += product(all);
+      const double flops = product(all);
+      (depends[t] ? cost.varying : cost.shared) += flops;
+      const bool both = depends[left] && depends[right];
+      if (depends[t] && (!both || flops <= kSmallStep)) cost.gaining += flops;
     }
     if (depends[t]) cost.largest_varying = std::max(cost.largest_varying, product(indices[t]));
   }
@@ -101,8 +109,9 @@ StackChoice ChooseStack(const Expression& expression, const std::vector<bool>& v
     };
     if (total(late) < total(choice.path)) choice.path = std::move(late);
   }
-  const double set_bytes = CostOfSets(expression, varying, choice.path).largest_varying *
-                           static_cast<double>(element_bytes);
+  const SetsCost cost = CostOfSets(expression, varying, choice.path);
+  if (cost.gaining < cost.varying / 2) choice.sets = 1;
+  const double set_bytes = cost.largest_varying * static_cast<double>(element_bytes);
   const double fit = static_cast<double>(kMaxTensorBytes) / std::max(set_bytes, 1.0);
   if (fit < static_cast<double>(choice.sets)) {
     choice.sets = EvenStack(expected_sets, std::max<int64_t>(static_cast<int64_t>(fit), 1));

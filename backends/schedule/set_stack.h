@@ -38,8 +38,9 @@ struct StackChoice {
 // How many sets to compute together when `expected_sets` will come, at most `max_sets`, and the
 // path: `given`, or the cheapest for that many sets of what the planner finds with and without the
 // index over the sets. Sets are stacked as long as the largest tensor that depends on them stays
-// small: where one set fills the processor, waiting for others would gain nothing. Looks at nothing
-// but its arguments.
+// small, and only where most of their work gains by it: large products of two tensors that both
+// depend on the set become no quicker, they only leave the caches. When one set stands alone for
+// that reason, the path is still the one that shares most. Looks at nothing but its arguments.
 StackChoice ChooseStack(const contraction::Expression& expression, const std::vector<bool>& varying,
                         const contraction::Path* given, int64_t expected_sets, int64_t max_sets,
                         int64_t element_bytes);

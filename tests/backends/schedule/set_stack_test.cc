@@ -368,6 +368,17 @@ TEST(ChooseStack, LargeSetsStandAlone) {
   EXPECT_EQ(sets(64), 1);
 }
 
+// A stack makes a product with a shared side wider, one of two varying sides only more numerous.
+TEST(ChooseStack, LargeProductsOfVaryingTensorsStandAlone) {
+  const auto sets = [&](int64_t size, bool both) {
+    const Network network = NetworkOf({"ab", "bc"}, "ac", {{"a", size}, {"b", size}, {"c", size}});
+    return ChooseStack(ExpressionOf(network), {true, both}, nullptr, 100, INT64_MAX, 8).sets;
+  };
+  EXPECT_EQ(sets(64, false), 104);
+  EXPECT_EQ(sets(64, true), 1);
+  EXPECT_EQ(sets(32, true), 104);  // small enough for the calls to matter
+}
+
 // For one set the vectors make the tensors smaller; for many, the tensors meet first, once.
 TEST(ChooseStack, PathSharesWhatItCan) {
   const Network network =
