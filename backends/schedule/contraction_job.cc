@@ -181,6 +181,7 @@ absl::Status ContractionJob::Impl::ReduceReuse(absl::Status refusal, bool at_any
 absl::Status ContractionJob::Impl::LowerToBudget() {
   TENON_RETURN_IF_ERROR(Lower());
   absl::Status fits = FitBudget();
+  if (sets > 1) return fits;  // a smaller stack costs less than shared steps run in every one
   if (!fits.ok()) fits = ReduceReuse(std::move(fits), /*at_any_price=*/!MaySlice());
   double target = static_cast<double>(program->largest_intermediate_elements());
   // Slicing changes neither operands nor results.

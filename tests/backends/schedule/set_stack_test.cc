@@ -319,6 +319,22 @@ TEST(SetStack, ShrinksToTheBudgetAndToTheTarget) {
   EXPECT_LE(job->program().largest_intermediate_elements(), 100);
 }
 
+// Rather fewer sets together than shared steps that run for every stack.
+TEST(SetStack, ShrinksBeforeItGivesUpWhatSetsShare) {
+  const Network network = NetworkOf({"a", "ab", "bc", "c"}, "", {{"a", 40}, {"b", 60}, {"c", 30}});
+  Problem problem = MakeProblem(network, {true, false, false, true}, 64);
+  problem.request.path = PathSteps{PathSteps::Format::kSsa, {{1, 2}, {0, 4}, {3, 5}}};
+  const CancelToken cancel;
+  const auto whole = Begin(problem, &cancel);
+  ASSERT_EQ(whole->sets_together(), 64);
+  for (int64_t budget = whole->plan().Total(); budget > 0; budget -= 4096) {
+    problem.request.memory_budget_bytes = budget;
+    const auto job = ContractionJob::Prepare(problem.request, {Cpu()}, &cancel);
+    if (!job.ok() || (*job)->sets_together() == 1) break;
+    EXPECT_EQ((*job)->shared_flops(), whole->shared_flops()) << budget;
+  }
+}
+
 TEST(SetStack, CancelledBetweenStacks) {
   const Problem problem = MakeProblem(Chain(), {true, false, false, false, true, true}, 2);
   CancelToken cancel;
