@@ -20,8 +20,8 @@ constexpr int64_t kMaxSets = 128;
 constexpr int64_t kVectorSets = 8;
 // Of the largest tensor of a stack that depends on its sets.
 constexpr int64_t kMaxTensorBytes = int64_t{64} << 20;
-// Multiply-adds of a step of one set that costs little more than being begun.
-constexpr double kSmallStep = 1 << 15;
+// What beginning a step costs, in multiply-adds.
+constexpr double kStepCost = 1 << 15;
 constexpr int64_t kAlignment = 64;
 
 int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
@@ -39,8 +39,9 @@ int64_t EvenStack(int64_t expected_sets, int64_t max_sets) {
 struct SetsCost {
   // Multiply-adds of the steps without such operands, and of those with, per set.
   double shared = 0, varying = 0;
-  // Of the latter, those that a stack makes quicker: steps with a shared side, and small ones.
-  double gaining = 0;
+  // What a stack makes quicker: multiply-adds with a shared side, and beginning steps; and the
+  // multiply-adds of two varying sides, which it does not.
+  double gaining = 0, others = 0;
   double largest_varying = 0;  // elements of the largest tensor that depends on the sets
 };
 
@@ -63,8 +64,12 @@ SetsCost CostOfSets(const Expression& expression, const std::vector<bool>& varyi
                      indices[right].end(), std::back_inserter(all));
       const double flops = product(all);
       (depends[t] ? cost.varying : cost.shared) += flops;
-      const bool both = depends[left] && depends[right];
-      if (depends[t] && (!both || flops <= kSmallStep)) cost.gaining += flops;
+      if (depends[left] && depends[right]) {
+        cost.others += flops;
+      } else if (depends[t]) {
+        cost.gaining += flops;
+      }
+      if (depends[t]) cost.gaining += kStepCost;
     }
     if (depends[t]) cost.largest_varying = std::max(cost.largest_varying, product(indices[t]));
   }
@@ -110,7 +115,7 @@ StackChoice ChooseStack(const Expression& expression, const std::vector<bool>& v
     if (total(late) < total(choice.path)) choice.path = std::move(late);
   }
   const SetsCost cost = CostOfSets(expression, varying, choice.path);
-  if (cost.gaining < cost.varying / 2) choice.sets = 1;
+  if (cost.gaining < cost.others) choice.sets = 1;
   const double set_bytes = cost.largest_varying * static_cast<double>(element_bytes);
   const double fit = static_cast<double>(kMaxTensorBytes) / std::max(set_bytes, 1.0);
   if (fit < static_cast<double>(choice.sets)) {
