@@ -354,11 +354,11 @@ absl::Status AddStaging(const absl::Status& status, int64_t staging) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<schedule::ContractionJob>> PrepareCall(const ContractCall& call,
-                                                                      const CancelToken* cancel) {
+absl::StatusOr<std::unique_ptr<schedule::ContractionJob>> PrepareCall(
+    const ContractCall& call, const CancelToken* cancel, schedule::ProgramCache* cache) {
   schedule::ContractionRequest request = call.request;
   request.memory_budget_bytes = call.memory_budget_bytes;
-  auto job = schedule::ContractionJob::Prepare(request, call.providers, cancel);
+  auto job = schedule::ContractionJob::Prepare(request, call.providers, cancel, cache);
   if (!job.ok()) return AsContractHeaderError(job.status(), call);
   int64_t staging = StagingBytes(call, **job);
   // Sets that are computed together are staged together.
@@ -372,7 +372,7 @@ absl::StatusOr<std::unique_ptr<schedule::ContractionJob>> PrepareCall(const Cont
   // What is staged depends on the request alone, so the second plan, if there must be one, fits.
   if ((*job)->plan().Total() + staging > call.memory_budget_bytes) {
     request.memory_budget_bytes = std::max<int64_t>(call.memory_budget_bytes - staging, 1);
-    job = schedule::ContractionJob::Prepare(request, call.providers, cancel);
+    job = schedule::ContractionJob::Prepare(request, call.providers, cancel, cache);
     if (!job.ok()) return AsContractHeaderError(AddStaging(job.status(), staging), call);
   }
   if (!call.required_fingerprint.empty() && (*job)->fingerprint() != call.required_fingerprint) {

@@ -87,9 +87,9 @@ absl::Status AsContractHeaderError(const absl::Status& status, const ContractCal
 int64_t StagingBytes(const ContractCall& call, const schedule::ContractionJob& job);
 
 // Plans, with the staging within the budget too. Errors as ContractionJob::Prepare, with the
-// header's fields, and FINGERPRINT_MISMATCH.
-absl::StatusOr<std::unique_ptr<schedule::ContractionJob>> PrepareCall(const ContractCall& call,
-                                                                      const CancelToken* cancel);
+// header's fields, and FINGERPRINT_MISMATCH. What is prepared is kept in `cache`.
+absl::StatusOr<std::unique_ptr<schedule::ContractionJob>> PrepareCall(
+    const ContractCall& call, const CancelToken* cancel, schedule::ProgramCache* cache);
 
 }  // namespace tenon::server
 

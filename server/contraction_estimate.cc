@@ -63,14 +63,14 @@ class EstimateCall final : public grpc::ServerUnaryReactor {
     v1::ContractHeader header = request_->header();
     TENON_ASSIGN_OR_RETURN(ContractCall call, DecodeHeader(&header, *state_, HeaderUse::kEstimate));
     response_->set_request_id(call.request_id);
-    auto job = PrepareCall(call, &cancel_);
+    auto job = PrepareCall(call, &cancel_, &state_->programs);
     if (!job.ok()) {
       if (IsFaulty(job.status())) return job.status();
       *response_->mutable_refusal() = ToErrorDetail(job.status());
       ContractCall unlimited = call;
       unlimited.memory_budget_bytes = INT64_MAX;
       unlimited.required_fingerprint.clear();
-      job = PrepareCall(unlimited, &cancel_);
+      job = PrepareCall(unlimited, &cancel_, &state_->programs);
     }
     if (job.ok()) Describe(call, **job);
     return DescribeProviders(call);
@@ -104,7 +104,7 @@ class EstimateCall final : public grpc::ServerUnaryReactor {
         continue;
       }
       call.providers = {entry.provider};
-      const auto job = PrepareCall(call, &cancel_);
+      const auto job = PrepareCall(call, &cancel_, &state_->programs);
       if (!job.ok()) {
         *estimate->mutable_refusal() = ToErrorDetail(job.status());
         continue;

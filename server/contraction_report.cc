@@ -81,7 +81,7 @@ void WriteTiming(const schedule::ContractionReport& work, const CallFigures& fig
   out->set_timing_scope(static_cast<v1::TimingScope>(work.timing_scope));
   out->set_result_send_seconds(figures.result_send_seconds);
   if (work.planning_seconds > 0) out->set_planning_seconds(work.planning_seconds);
-  out->set_compile_seconds(work.compile_seconds);
+  if (!work.cached) out->set_compile_seconds(work.compile_seconds);
   out->set_received_bytes(figures.received_bytes);
   out->set_sent_bytes(figures.sent_bytes);
   for (const auto& provider : work.providers) {
@@ -157,7 +157,7 @@ void WritePlanSummary(const ContractCall& call, const ContractionJob& job, v1::P
   out->set_reused_flops(
       std::max(0.0, cost.flops - flops - MultiplyAdds(HoistedSaving(job), job.dtype())));
   out->set_shared_flops(call.varies() ? MultiplyAdds(job.shared_flops(), job.dtype()) : 0);
-  WriteCost(contraction::ComputeCost(job.expression(), job.path(), {}), 1, out->mutable_unsliced());
+  WriteCost(job.unsliced_cost(), 1, out->mutable_unsliced());
   WriteCost(cost, 1 / std::max(cost.slices, 1.0), out->mutable_per_slice());
   WriteCost(cost, 1, out->mutable_total());
   WriteProvenance(call, job, out->mutable_provenance());

@@ -17,7 +17,7 @@ double SecondsSince(Clock::time_point start) {
 }  // namespace
 
 absl::Status ContractWork::Plan() {
-  TENON_ASSIGN_OR_RETURN(job_, PrepareCall(call_, cancel_));
+  TENON_ASSIGN_OR_RETURN(job_, PrepareCall(call_, cancel_, &state_->programs));
   staging_bytes_ = StagingBytes(call_, *job_);
   TENON_ASSIGN_OR_RETURN(reservation_, state_->budget.Reserve(planned_peak_bytes()));
   WritePlanSummary(call_, *job_, &plan_summary_);

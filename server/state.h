@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "backends/plugin/provider.h"
+#include "backends/schedule/program_cache.h"
 #include "server/admission.h"
 #include "server/executor.h"
 #include "server/lifecycle.h"
@@ -90,6 +91,7 @@ struct ServerState {
   Lifecycle lifecycle;
   Metrics metrics;
   MemoryBudget budget;
+  schedule::ProgramCache programs{1024, int64_t{64} << 20};
   WriteWatchdog watchdog;
   std::shared_ptr<ContentStore> store;  // data sets and tensors by content
   Executor executor;                    // last: its tasks use all of the above

@@ -55,7 +55,8 @@ struct ContractionRequest {
 
 // Where the seconds went; see design "Timing and memory, said precisely".
 struct ContractionReport {
-  double setup_seconds = 0;     // planning, lowering, compiling
+  bool cached = false;          // nothing was planned, lowered or compiled
+  double setup_seconds = 0;     // planning, lowering, compiling, or finding it in the cache
   double planning_seconds = 0;  // of them, finding a path and slices; 0 when both were given
   double compile_seconds = 0;   // of them, lowering and compiling
   double dispatch_seconds = 0;  // in Start and RunSet, on the host
@@ -86,6 +87,8 @@ struct ContractionReport {
   std::vector<PerProvider> providers;
 };
 
+class ProgramCache;  // backends/schedule/program_cache.h
+
 class ContractionJob {
  public:
   // Slices and real flops done of total, over the current set. Called from a worker thread, at most
@@ -110,9 +113,12 @@ class ContractionJob {
   // memory_budget_bytes, smallest_budget_bytes) when one worker does not fit and slicing does not
   // help; UNREACHABLE_TARGET when no slicing reaches target_elements; BAD_SLICE for a range of
   // groups that is no node of the tree; UNSUPPORTED_DTYPE, UNSUPPORTED_BY_PROVIDER.
+  //
+  // With a cache, which outlives the call, an equal request with the same providers is found there
+  // instead; only what can be prepared is stored.
   static absl::StatusOr<std::unique_ptr<ContractionJob>> Prepare(
       const ContractionRequest& request, std::vector<std::shared_ptr<plugin::Provider>> providers,
-      const CancelToken* cancel);
+      const CancelToken* cancel, ProgramCache* cache = nullptr);
   ~ContractionJob();
 
   // Of one set.
@@ -130,7 +136,9 @@ class ContractionJob {
   // The result of one set.
   TensorSpec result_spec() const;
   // Of one set, without hoisting and sharing.
-  contraction::PathCost cost() const;
+  const contraction::PathCost& cost() const;
+  // The same without slices.
+  const contraction::PathCost& unsliced_cost() const;
   const contraction::MemoryPlan& plan() const;
   // Workers that would run if the budget did not matter.
   int64_t unconstrained_workers() const;
@@ -178,9 +186,6 @@ class ContractionJob {
 
  private:
   struct Impl;
-  static absl::StatusOr<std::unique_ptr<ContractionJob>> PrepareStack(
-      const ContractionRequest& request, std::vector<std::shared_ptr<plugin::Provider>> providers,
-      const CancelToken* cancel, int64_t max_sets);
   explicit ContractionJob(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

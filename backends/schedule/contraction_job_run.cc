@@ -10,6 +10,7 @@
 
 #include "backends/core/binary_scale.h"
 #include "backends/schedule/contraction_job_impl.h"
+#include "backends/schedule/ordered_sum.h"
 
 namespace tenon::schedule {
 namespace {
@@ -18,32 +19,25 @@ constexpr std::chrono::milliseconds kProgressInterval(200);
 
 }  // namespace
 
-// Slices of the groups of this job.
-int64_t ContractionJob::Impl::SlicesInRange() const {
-  if (first_group == last_group) return 0;
-  int64_t first_block, last_block, first, last, unused;
-  GroupRange(first_group, &first_block, &first, &unused);
-  GroupRange(last_group - 1, &last_block, &unused, &last);
-  return (last_block - first_block) * program->descriptor().slices_per_block + last - first;
-}
-
 absl::Status ContractionJob::Impl::RunOneGroup(Lane& lane, int worker, int64_t group,
                                                void* partial_sum, int64_t* group_exponent) {
-  int64_t block, first, last;
-  GroupRange(group, &block, &first, &last);
-  return lane.execution->RunGroup(worker, block, first, last, partial_sum, group_exponent);
+  const PreparedContraction::Group at = prepared->GroupAt(group);
+  return lane.execution->RunGroup(worker, at.block, at.first_slice, at.last_slice, partial_sum,
+                                  group_exponent);
 }
 
 // The only group of the only block: its partial sum is the result.
 absl::Status ContractionJob::Impl::RunInPlace(void* result) {
   int64_t sum_exponent = 0;
-  TENON_RETURN_IF_ERROR(RunOneGroup(lanes.front(), 0, first_group, result, &sum_exponent));
-  if (request.normalize) {
-    const int64_t count = program->descriptor().block_elements;
+  TENON_RETURN_IF_ERROR(
+      RunOneGroup(lanes.front(), 0, prepared->first_group, result, &sum_exponent));
+  if (prepared->normalize) {
+    const DType dtype = prepared->dtype;
+    const int64_t count = prepared->program->descriptor().block_elements;
     exponent =
         ResultExponent(dtype, result, count, ScaleToUnit(dtype, result, sum_exponent, count));
   }
-  report.slices_done += SlicesInRange();
+  report.slices_done += prepared->SlicesInRange();
   ++lanes.front().groups_done;
   return absl::OkStatus();
 }
@@ -54,7 +48,8 @@ class ContractionJob::Impl::GroupRun {
   GroupRun(Impl& job, void* sum_memory, void* result, const ProgressFn& progress)
       : job_(job),
         progress_(progress),
-        sum_(*job.program, job.first_group, job.last_group, job.Window(), sum_memory, result) {
+        sum_(*job.prepared->program, job.prepared->first_group, job.prepared->last_group,
+             job.prepared->Window(), sum_memory, result) {
     now_ = job.NothingDone();
   }
 
@@ -84,10 +79,9 @@ class ContractionJob::Impl::GroupRun {
 
  private:
   void Count(Lane& lane, int64_t group) {
-    int64_t block, first, last;
-    job_.GroupRange(group, &block, &first, &last);
+    const PreparedContraction::Group at = job_.prepared->GroupAt(group);
     std::lock_guard lock(mutex_);
-    now_.slices_done += last - first;
+    now_.slices_done += at.last_slice - at.first_slice;
     ++lane.groups_done;
     if (!progress_ || Clock::now() - last_progress_ < kProgressInterval) return;
     last_progress_ = Clock::now();
@@ -109,8 +103,28 @@ class ContractionJob::Impl::GroupRun {
   Clock::time_point last_progress_ = start_;
 };
 
+// Threads for all workers but the first, which is the calling thread's. Work that is done sooner
+// than threads start stays with the first: bits do not depend on who does it.
+std::vector<std::jthread> ContractionJob::Impl::StartOthers(GroupRun& run) {
+  constexpr double kWorthThreadsSeconds = 1e-4;
+  std::vector<std::jthread> others;
+  const double seconds = prepared->PredictedRunSeconds() * prepared->Workers();
+  if (lanes.size() == 1 && seconds >= 0 && seconds < kWorthThreadsSeconds) return others;
+  for (Lane& lane : lanes) {
+    for (int worker = 0; worker < lane.plan->workers; ++worker) {
+      if (&lane == &lanes.front() && worker == 0) continue;
+      try {
+        others.emplace_back([&run, &lane, worker] { run.Work(lane, worker); });
+      } catch (const std::system_error&) {
+        break;  // no more threads to be had: fewer workers do it, with the same bits
+      }
+    }
+  }
+  return others;
+}
+
 absl::Status ContractionJob::Impl::RunGroups(void* result, const ProgressFn& progress) {
-  const int64_t sum_bytes = PartialSumBytes();
+  const int64_t sum_bytes = prepared->PartialSumBytes();
   void* sum_memory = memory->Allocate(sum_bytes, 64);
   if (sum_memory == nullptr) {
     return Error(Reason::kExceedsMemoryBudget,
@@ -119,20 +133,10 @@ absl::Status ContractionJob::Impl::RunGroups(void* result, const ProgressFn& pro
   }
   GroupRun run(*this, sum_memory, result, progress);
   {
-    std::vector<std::jthread> others;
-    for (Lane& lane : lanes) {
-      for (int worker = 0; worker < lane.workers; ++worker) {
-        if (&lane == &lanes.front() && worker == 0) continue;  // the calling thread's
-        try {
-          others.emplace_back([&run, &lane, worker] { run.Work(lane, worker); });
-        } catch (const std::system_error&) {
-          break;  // no more threads to be had: fewer workers do it, with the same bits
-        }
-      }
-    }
+    const std::vector<std::jthread> others = StartOthers(run);
     run.Work(lanes.front(), 0);
   }
-  if (request.normalize && run.status().ok()) exponent = run.FinishResult();
+  if (prepared->normalize && run.status().ok()) exponent = run.FinishResult();
   memory->Release(sum_memory, sum_bytes);
   report.slices_done += run.slices_done();
   return run.status();
@@ -144,18 +148,19 @@ absl::Status ContractionJob::Start(std::vector<const void*> operands) {
   impl_->operands = std::move(operands);
   // What providers may take: the plan less what the caller holds. Blocks are rounded up to cache
   // lines, hence the small allowance.
-  const int64_t own = impl_->plan.Total() - impl_->plan.operands - impl_->plan.results;
+  const PreparedContraction& prepared = *impl_->prepared;
+  const int64_t own = prepared.plan.Total() - prepared.plan.operands - prepared.plan.results;
   impl_->memory = std::make_unique<plugin::HostMemory>(own + (int64_t{1} << 16));
-  TENON_RETURN_IF_ERROR(impl_->stack.Allocate(*impl_->program, impl_->request.varying, impl_->sets,
+  TENON_RETURN_IF_ERROR(impl_->stack.Allocate(*prepared.program, prepared.varying, prepared.sets,
                                               impl_->memory.get(), &impl_->operands));
   for (Impl::Lane& lane : impl_->lanes) {
     tenon_execution_options options{};
     options.struct_size = sizeof(options);
-    options.workers = lane.workers;
-    options.threads_per_worker = lane.threads_per_worker;
+    options.workers = lane.plan->workers;
+    options.threads_per_worker = lane.plan->threads_per_worker;
     options.cancel = reinterpret_cast<const int32_t*>(impl_->cancel->flag());
     TENON_ASSIGN_OR_RETURN(lane.execution,
-                           lane.compiled->Begin(*impl_->memory, impl_->operands, options));
+                           lane.plan->compiled->Begin(*impl_->memory, impl_->operands, options));
   }
   impl_->report.dispatch_seconds += SecondsSince(start);
   return absl::OkStatus();
@@ -164,13 +169,13 @@ absl::Status ContractionJob::Start(std::vector<const void*> operands) {
 // One run with the operands that are bound.
 absl::Status ContractionJob::Impl::RunBound(void* result, const ProgressFn& progress) {
   for (Lane& lane : lanes) TENON_RETURN_IF_ERROR(lane.execution->BindSet(operands));
-  if (WritesInPlace()) {
+  if (prepared->WritesInPlace()) {
     TENON_RETURN_IF_ERROR(RunInPlace(result));
   } else {
-    if (last_group - first_group < program->n_groups()) std::memset(result, 0, ResultBytes());
+    if (prepared->GroupShare() < 1) std::memset(result, 0, prepared->ResultBytes());
     TENON_RETURN_IF_ERROR(RunGroups(result, progress));
   }
-  report.groups_done += last_group - first_group;
+  report.groups_done += prepared->last_group - prepared->first_group;
   return absl::OkStatus();
 }
 
@@ -178,7 +183,8 @@ absl::Status ContractionJob::RunSets(std::span<const OperandSet> sets, const Pro
   const Clock::time_point start = Clock::now();
   Impl& job = *impl_;
   TENON_RETURN_IF_ERROR(job.cancel->Check());
-  const size_t wanted = std::count(job.request.varying.begin(), job.request.varying.end(), true);
+  const std::vector<bool>& varying = job.prepared->varying;
+  const size_t wanted = std::count(varying.begin(), varying.end(), true);
   for (const OperandSet& set : sets) {
     if (set.varying.size() < wanted)
       return Error(Reason::kInternal, "a varying operand is missing");
@@ -187,14 +193,14 @@ absl::Status ContractionJob::RunSets(std::span<const OperandSet> sets, const Pro
     return Error(Reason::kInternal, StrCat(sets.size(), " sets do not fit in a stack"));
   }
   absl::Status status;
-  if (job.sets == 1) {
+  if (job.prepared->sets == 1) {
     auto next = sets.front().varying.begin();
-    for (size_t i = 0; i < job.request.varying.size(); ++i) {
-      if (job.request.varying[i]) job.operands[i] = *next++;
+    for (size_t i = 0; i < varying.size(); ++i) {
+      if (varying[i]) job.operands[i] = *next++;
     }
     status = job.RunBound(sets.front().result, progress);
   } else {
-    const int64_t first_slot = job.sets_done % job.sets;
+    const int64_t first_slot = job.sets_done % job.prepared->sets;
     job.stack.Gather(sets, first_slot);
     status = job.RunBound(job.stack.results(), progress);
     if (status.ok()) job.stack.Scatter(sets, first_slot);

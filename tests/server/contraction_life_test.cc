@@ -230,6 +230,18 @@ TEST_F(ContractionLifeTest, ReportTellsPlanMemoryAndTimes) {
   EXPECT_EQ(timing.sent_bytes(), 32);
 }
 
+TEST_F(ContractionLifeTest, ARepeatedRequestIsNotCompiledAgain) {
+  v1::ContractHeader header = MatrixProduct();
+  const Answer first = Contract(&server_, header);
+  ASSERT_TRUE(first.status.ok()) << Summary(first.status);
+  EXPECT_TRUE(first.report->timing().has_compile_seconds());
+  const Answer again = Contract(&server_, header);
+  ASSERT_TRUE(again.status.ok()) << Summary(again.status);
+  EXPECT_FALSE(again.report->timing().has_compile_seconds());
+  EXPECT_EQ(again.report->plan().program_fingerprint(), first.report->plan().program_fingerprint());
+  EXPECT_EQ(Decode(kDouble, again.results.at(0).bytes), kProduct);
+}
+
 TEST_F(ContractionLifeTest, BriefReportsLeaveTheDetailsOut) {
   v1::ContractHeader header = MatrixProduct();
   header.clear_request_id();
