@@ -33,7 +33,8 @@ class Planner {
     if (!loops.empty() && loops.back().source == unit && loops.back().target == unit) {
       if (loops.back().extent * unit > kLongestRun) {
         const int64_t length = CutLength(loops.back().extent, kLongestRun / unit);
-        return Cut(std::move(loops), loops.size() - 1, length,
+        const size_t last = loops.size() - 1;  // before the loops are moved
+        return Cut(std::move(loops), last, length,
                    [&](Loops part) { Plan(std::move(part), element_bytes); });
       }
       unit *= loops.back().extent;
