@@ -41,7 +41,7 @@ class CompiledProgram {
     std::string refusals;
     const char* name = "";
     double flops = 0;
-    double seconds = 0;  // predicted, of one run on one thread
+    double seconds = 0;   // predicted, of one run on one thread
     StepSources sources;  // only of programs that normalise
   };
 

@@ -30,8 +30,9 @@
  * Concurrency. `describe`, `compile`, `run_group` on different workers of one execution or on
  * different executions, and `build_resources` on different requests may run at the same time, from
  * any thread. `begin`, `bind_set`, `end` of one execution are never concurrent with anything of
- * that execution; different executions, also of one compiled program, do not wait for each other. `create`, `destroy`, `warm_up` of one provider are never concurrent with anything
- * else of it. The host destroys compiled programs after their executions and before the provider.
+ * that execution; different executions, also of one compiled program, do not wait for each other.
+ * `create`, `destroy`, `warm_up` of one provider are never concurrent with anything else of it. The
+ * host destroys compiled programs after their executions and before the provider.
  *
  * Cancellation. `cancel` points to a 32-bit atomic that becomes non-zero when the work should stop;
  * a provider reads it between steps and at least every 50 ms inside long ones, and then returns
