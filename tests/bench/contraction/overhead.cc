@@ -21,6 +21,7 @@
 #include "backends/schedule/contraction_job.h"
 #include "backends/schedule/program_cache.h"
 #include "nlohmann/json.hpp"
+#include "tests/bench/contraction/or_die.h"
 
 namespace tenon::bench {
 namespace {
@@ -28,19 +29,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using schedule::ContractionJob;
 using schedule::ContractionRequest;
-
-template <typename T>
-T OrDie(absl::StatusOr<T> value) {
-  if (value.ok()) return *std::move(value);
-  std::cerr << value.status() << "\n";
-  std::exit(1);
-}
-
-void OrDie(const absl::Status& status) {
-  if (status.ok()) return;
-  std::cerr << status << "\n";
-  std::exit(1);
-}
 
 double MedianSeconds(int repeats, const std::function<void()>& work) {
   std::vector<double> seconds;

@@ -26,6 +26,7 @@
 #include "backends/schedule/program_cache.h"
 #include "nlohmann/json.hpp"
 #include "tests/bench/contraction/machine_rates.h"
+#include "tests/bench/contraction/or_die.h"
 
 namespace tenon::bench {
 namespace {
@@ -40,19 +41,6 @@ struct Options {
   std::string dtype, kernels;
   std::vector<std::string> files;
 };
-
-template <typename T>
-T OrDie(absl::StatusOr<T> value) {
-  if (value.ok()) return *std::move(value);
-  std::cerr << value.status() << "\n";
-  std::exit(1);
-}
-
-void OrDie(const absl::Status& status) {
-  if (status.ok()) return;
-  std::cerr << status << "\n";
-  std::exit(1);
-}
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,24 +19,12 @@
 #include "backends/schedule/contraction_job.h"
 #include "nlohmann/json.hpp"
 #include "tests/bench/contraction/machine_rates.h"
+#include "tests/bench/contraction/or_die.h"
 
 namespace tenon::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-template <typename T>
-T OrDie(absl::StatusOr<T> value) {
-  if (value.ok()) return *std::move(value);
-  std::cerr << value.status() << "\n";
-  std::exit(1);
-}
-
-void OrDie(const absl::Status& status) {
-  if (status.ok()) return;
-  std::cerr << status << "\n";
-  std::exit(1);
-}
 
 // Fastest of `repeat` runs, each of `inner` contractions, in seconds per contraction.
 struct Timing {
