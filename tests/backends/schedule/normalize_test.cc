@@ -21,10 +21,9 @@
 #include "tests/support/fake_provider.h"
 #include "tests/support/status_matchers.h"
 
-namespace tenon::schedule {
+namespace tenon::schedule::normalize_testing {
 namespace {
 
-using namespace normalize_testing;  // NOLINT: the fixture of this file
 using tenon::testing::Fails;
 
 TEST(Normalize, RandomNetworksOfExtremeOperands) {
@@ -412,4 +411,4 @@ TEST(Normalize, ProvidersThatCannotSaySo) {
 }
 
 }  // namespace
-}  // namespace tenon::schedule
+}  // namespace tenon::schedule::normalize_testing
