@@ -8,6 +8,10 @@
 namespace tenon {
 namespace {
 
+// More than any process can address. Refused here: a sanitizer's allocator ends the process
+// instead.
+constexpr int64_t kAddressSpaceBytes = int64_t{1} << 47;
+
 // Under the address sanitizer every block has its guards.
 #ifdef __SANITIZE_ADDRESS__
 bool IsPooled(int64_t) { return false; }
@@ -18,7 +22,7 @@ bool IsPooled(int64_t bytes) { return bytes >= kHugePageBytes; }
 }  // namespace
 
 void* AllocateMemory(int64_t bytes, int64_t alignment) {
-  if (bytes < 0 || alignment <= 0 || alignment > kHugePageBytes ||
+  if (bytes < 0 || bytes > kAddressSpaceBytes || alignment <= 0 || alignment > kHugePageBytes ||
       (alignment & (alignment - 1)) != 0) {
     return nullptr;
   }
