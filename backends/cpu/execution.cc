@@ -57,17 +57,16 @@ absl::Status Execution::TakeMemory(const tenon_host& memory,
                                              "results of slice-independent steps"));
   TENON_ASSIGN_OR_RETURN(set_, HostBlock::Allocate(memory, program_.set_elements * element,
                                                    "results of steps per operand set"));
-  const int threads = ThreadTeam::Threads(options.threads_per_worker);
+  const int wanted = std::max(options.threads, options.workers * options.threads_per_worker);
+  const int threads = ThreadTeam::Threads(wanted);
+  TENON_ASSIGN_OR_RETURN(scratch_, HostBlock::Allocate(memory, compiled_.scratch_bytes() * threads,
+                                                       "packing buffers"));
+  team_ = std::make_unique<ThreadTeam>(wanted, scratch_.data(), compiled_.scratch_bytes());
   for (int32_t i = 0; i < options.workers; ++i) {
     Worker& worker = workers_.emplace_back();
     TENON_ASSIGN_OR_RETURN(worker.arena,
                            HostBlock::Allocate(memory, program_.arena_elements * element,
                                                StrCat("intermediates of worker ", i)));
-    TENON_ASSIGN_OR_RETURN(worker.scratch,
-                           HostBlock::Allocate(memory, compiled_.scratch_bytes() * threads,
-                                               StrCat("packing buffers of worker ", i)));
-    worker.team =
-        std::make_unique<ThreadTeam>(threads, worker.scratch.data(), compiled_.scratch_bytes());
     worker.values.resize(program_.n_sliced);
     worker.step_runs.resize(program_.n_steps);
     worker.step_seconds.resize(program_.n_steps);
@@ -86,14 +85,14 @@ absl::Status Execution::TakeScales(const tenon_host& memory) {
         HostBlock::Allocate(memory, NormalizationWorkerBytes(program_), "the results of slices"));
   }
   scaled_operands_ = std::make_unique<ScaledOperands>(program_);
-  return scaled_operands_->BindConstant(memory, TeamLoop(*workers_[0].team, cancel_), operands_);
+  return scaled_operands_->BindConstant(memory, TeamLoop(*team_, cancel_), operands_);
 }
 
 absl::Status Execution::BindSet(const void* const* operands) {
   operands_.assign(operands, operands + program_.n_operands);
   if (normalizes()) {
     TENON_RETURN_IF_ERROR(
-        scaled_operands_->BindSet(*memory_, TeamLoop(*workers_[0].team, cancel_), operands_));
+        scaled_operands_->BindSet(*memory_, TeamLoop(*team_, cancel_), operands_));
   }
   return RunPhase(TENON_PHASE_SET);
 }
@@ -101,11 +100,14 @@ absl::Status Execution::BindSet(const void* const* operands) {
 absl::Status Execution::RunPhase(int32_t phase) {
   const Stopwatch stopwatch(seconds_);
   const CompiledProgram::Range range = compiled_.phase(phase);
-  for (size_t i = range.first; i < range.last; ++i) {
-    // No group runs now, so the first worker's threads and scratch are free.
-    TENON_RETURN_IF_ERROR(RunStep(i, workers_[0], /*accumulate=*/false));
-  }
-  return absl::OkStatus();
+  absl::Status status;
+  team_->Enter([&] {
+    for (size_t i = range.first; i < range.last && status.ok(); ++i) {
+      // No group runs now, so the first worker is free.
+      status = RunStep(i, workers_[0], /*accumulate=*/false);
+    }
+  });
+  return status;
 }
 
 std::byte* Execution::Address(const tenon_tensor_ref& tensor, const Worker& worker) const {
@@ -151,7 +153,7 @@ absl::Status Execution::RunStep(size_t number, Worker& worker, bool accumulate) 
   arguments.b = Address(description.b, worker);
   arguments.c = Address(description.c, worker);
   arguments.accumulate = accumulate && description.c.space == TENON_SPACE_RESULT && !normalizes();
-  arguments.team = worker.team.get();
+  arguments.team = team_.get();
   arguments.cancel = cancel_;
   step.kernel->Run(arguments);
   if (normalizes()) NormalizeResult(number, worker, arguments.c);
@@ -179,7 +181,7 @@ void Execution::NormalizeResult(size_t number, Worker& worker, void* result) {
       SumOfExponents(ExponentOf(step.a, sources.a, worker), ExponentOf(step.b, sources.b, worker));
   const bool in_slice = step.phase == TENON_PHASE_SLICE;
   (in_slice ? worker.exponents : exponents_)[number] =
-      Rescale(dtype_, result, exponent, step.c.extent_elements, TeamLoop(*worker.team, cancel_));
+      Rescale(dtype_, result, exponent, step.c.extent_elements, TeamLoop(*team_, cancel_));
 }
 
 // A group's first slice is its partial sum; the others are added with their own exponents.
@@ -188,7 +190,7 @@ void Execution::AddSlice(Worker& worker, bool is_first) const {
   worker.sum_exponent =
       is_first ? exponent
                : AddScaled(dtype_, worker.partial_sum, worker.sum_exponent, worker.term.data(),
-                           exponent, program_.block_elements, TeamLoop(*worker.team, cancel_));
+                           exponent, program_.block_elements, TeamLoop(*team_, cancel_));
 }
 
 void Execution::SetSlice(int64_t block, int64_t slice, std::vector<int64_t>& values) const {
@@ -264,7 +266,9 @@ absl::Status Execution::RunGroup(int32_t worker_number, int64_t block, int64_t f
   Worker& worker = workers_[worker_number];
   worker.partial_sum = partial_sum;
   worker.sum_exponent = normalizes() ? kNoExponent : 0;
-  TENON_RETURN_IF_ERROR(RunSlices(worker, block, first_slice, last_slice));
+  absl::Status status;
+  team_->Enter([&] { status = RunSlices(worker, block, first_slice, last_slice); });
+  TENON_RETURN_IF_ERROR(status);
   if (exponent != nullptr) *exponent = worker.sum_exponent;
   return absl::OkStatus();
 }

@@ -39,8 +39,7 @@ class Execution {
 
  private:
   struct Worker {
-    HostBlock arena, scratch;
-    std::unique_ptr<ThreadTeam> team;
+    HostBlock arena;
     std::vector<int64_t> values;  // of the sliced indices
     std::vector<int64_t> step_runs;
     std::vector<double> step_seconds;
@@ -81,7 +80,8 @@ class Execution {
   const DType dtype_;
   const int32_t* const cancel_;
   std::vector<const void*> operands_;
-  HostBlock constant_, set_;
+  HostBlock constant_, set_, scratch_;
+  std::unique_ptr<ThreadTeam> team_;  // of all workers
   std::vector<Worker> workers_;
   // Only where the program normalises:
   const tenon_host* memory_ = nullptr;

@@ -21,7 +21,7 @@ constexpr int64_t kPanelBytes = 256 * 1024;
 
 // Halves the longer side until there are enough tiles or they are small.
 void CutForThreads(const GettRoles& roles, Targets& targets) {
-  constexpr double kEnoughTiles = 16, kFewTiles = 4, kTileWork = 8e6;
+  constexpr double kEnoughTiles = 16, kFewTiles = 4, kTileWork = 1e6;
   constexpr int64_t kLongSide = 256;  // below it, packing again for every tile costs too much
   const auto count = [](int64_t size, int64_t target) {
     return static_cast<double>((size + target - 1) / target);

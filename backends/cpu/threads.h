@@ -1,8 +1,9 @@
-// The threads of one worker, with their scratch.
+// The threads of one execution, with their scratch.
 
 #ifndef TENON_BACKENDS_CPU_THREADS_H_
 #define TENON_BACKENDS_CPU_THREADS_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -20,7 +21,9 @@ inline bool IsCancelled(const int32_t* cancel) {
 // Cores this process may run on, at least 1.
 int UsableCores();
 
-// Runs loops on a fixed number of threads. One loop at a time: a team belongs to one worker.
+// Runs loops on a fixed number of threads, which several callers may share: while as many of them
+// are at work as there are threads, each runs its loops alone; a thread that has nothing to do
+// helps the others with theirs. Thread-safe.
 class ThreadTeam {
  public:
   // Of `threads`, those that a team gets: no more than the process allows (by default, one for each
@@ -33,6 +36,9 @@ class ThreadTeam {
 
   int threads() const { return threads_; }
 
+  // Runs `body`, which may call For, on one of the threads, once one is free.
+  void Enter(absl::FunctionRef<void()> body);
+
   // One range of a loop and the scratch of the thread that runs it.
   using Body = absl::FunctionRef<void(int64_t begin, int64_t end, std::byte* scratch)>;
 
@@ -42,10 +48,13 @@ class ThreadTeam {
   void For(int64_t count, int64_t grain, Body body);
 
  private:
+  void RunLoop(int64_t count, int64_t grain, Body body);
+
   const int threads_;
+  std::atomic<int> busy_{0};  // threads that have entered
   std::byte* const scratch_;
   const int64_t scratch_bytes_;
-  std::unique_ptr<tbb::task_arena> arena_;  // null with one thread
+  std::unique_ptr<tbb::task_arena> arena_;  // null where one thread is all that was asked for
 };
 
 }  // namespace tenon::cpu

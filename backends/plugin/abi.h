@@ -232,8 +232,11 @@ typedef struct tenon_compiled_info {
 typedef struct tenon_execution_options {
   uint32_t struct_size;
   int32_t workers;            /* concurrent run_group calls, >= 1 */
-  int32_t threads_per_worker; /* threads one run_group may use inside its steps, >= 1 */
-  int32_t reserved;
+  int32_t threads_per_worker; /* threads that each worker's share comes to, >= 1 */
+  /* Threads that all workers may use at once; those that have no group may help inside the steps of
+   * the others. Less than workers * threads_per_worker (0, from older hosts) means as many as that.
+   */
+  int32_t threads;
   const int32_t* cancel;
 } tenon_execution_options;
 

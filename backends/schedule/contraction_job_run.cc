@@ -157,7 +157,8 @@ absl::Status ContractionJob::Start(std::vector<const void*> operands) {
     tenon_execution_options options{};
     options.struct_size = sizeof(options);
     options.workers = lane.plan->workers;
-    options.threads_per_worker = lane.plan->threads_per_worker;
+    options.threads_per_worker = lane.plan->threads / lane.plan->workers;
+    options.threads = lane.plan->threads;
     options.cancel = reinterpret_cast<const int32_t*>(impl_->cancel->flag());
     TENON_ASSIGN_OR_RETURN(lane.execution,
                            lane.plan->compiled->Begin(*impl_->memory, impl_->operands, options));

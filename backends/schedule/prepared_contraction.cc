@@ -167,8 +167,7 @@ void Preparation::DivideWorkers(int workers) {
     const int64_t share = std::max<int64_t>(workers / static_cast<int>(out_.lanes.size()), 1);
     lane.workers = static_cast<int>(
         std::min({share, groups, std::max<int64_t>(lane.provider->info().max_workers, 1)}));
-    lane.threads_per_worker =
-        std::max(1, out_.threads / static_cast<int>(out_.lanes.size()) / lane.workers);
+    lane.threads = std::max(out_.threads / static_cast<int>(out_.lanes.size()), lane.workers);
   }
   ComputeMemoryPlan();
 }
@@ -183,7 +182,7 @@ void Preparation::ComputeMemoryPlan() {
     constants += __int128{descriptor.constant_elements} + descriptor.set_elements;
     library += lane.compiled->info().shared_bytes;
     const tenon_compiled_info& info = lane.compiled->info();
-    const __int128 threads_beyond = lane.threads_per_worker - 1;
+    const __int128 threads_beyond = (lane.threads - 1) / lane.workers;  // of a worker
     out_.plan.worker_library =
         std::max(out_.plan.worker_library,
                  CappedBytes(info.worker_bytes + threads_beyond * info.thread_bytes, 1));

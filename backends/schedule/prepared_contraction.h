@@ -22,7 +22,7 @@ struct PreparedContraction {
     std::shared_ptr<plugin::Provider> provider;
     std::unique_ptr<plugin::Compiled> compiled;
     int workers = 1;
-    int threads_per_worker = 1;
+    int threads = 1;  // of all its workers, at least one for each
   };
 
   // Errors as ContractionJob::Prepare. `threads` are the request's, or the default.
