@@ -41,7 +41,7 @@ void WarmProduct() {
 absl::Status WarmUpCpu() {
   const int threads = UsableCores();
   ThreadTeam team(threads, nullptr, 0);
-  team.For(threads, 1, [](int64_t, int64_t, std::byte*) {
+  team.For(threads, 1, [](int64_t, int64_t, Scratch) {
     WarmProduct<float>();
     WarmProduct<double>();
     WarmProduct<Complex<float>>();

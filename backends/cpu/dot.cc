@@ -70,14 +70,13 @@ class Dot final : public StepKernel {
 
   void Run(const StepArguments& arguments) const override {
     const int64_t blocks = plan_.row_blocks();
-    arguments.team->For(plan_.n_results * blocks, grain_,
-                        [&](int64_t begin, int64_t end, std::byte*) {
-                          Odometer result(plan_.results, begin / blocks);
-                          for (int64_t i = begin; i < end; ++i) {
-                            if (!RunBlock(arguments, result, i % blocks * kDotRows)) return;
-                            if ((i + 1) % blocks == 0) result.Next();
-                          }
-                        });
+    arguments.team->For(plan_.n_results * blocks, grain_, [&](int64_t begin, int64_t end, Scratch) {
+      Odometer result(plan_.results, begin / blocks);
+      for (int64_t i = begin; i < end; ++i) {
+        if (!RunBlock(arguments, result, i % blocks * kDotRows)) return;
+        if ((i + 1) % blocks == 0) result.Next();
+      }
+    });
   }
 
  private:

@@ -204,6 +204,12 @@ int64_t RunOf(const GettPlan& plan, bool is_across, bool tail) {
   return run;
 }
 
+bool KeepsAllDepths(const GettRoles& roles, const GettPlan& plan) {
+  constexpr int64_t kMostBytes = 3 << 19;
+  return plan.v.is_packed && plan.depth.tiles > 1 && plan.rows.tiles > 1 &&
+         plan.batch.full * plan.columns.full * roles.n_depth * roles.element_bytes <= kMostBytes;
+}
+
 void EvaluateCuts(const GettRoles& roles, GettPlan& plan) {
   PlaceS(roles, plan);
   PlaceV(roles, plan);
@@ -214,7 +220,9 @@ void EvaluateCuts(const GettRoles& roles, GettPlan& plan) {
              depth = static_cast<double>(roles.n_depth);
   const double s_repeats =
       plan.depth.tiles > 1 || plan.rows.tiles > 1 ? static_cast<double>(plan.columns.tiles) : 1;
-  const double v_repeats = plan.depth.tiles > 1 ? static_cast<double>(plan.rows.tiles) : 1;
+  const double v_repeats = plan.depth.tiles > 1 && !KeepsAllDepths(roles, plan)
+                               ? static_cast<double>(plan.rows.tiles)
+                               : 1;
   plan.seconds = ProductCost(roles, plan);
   if (plan.s.is_packed && roles.is_across) {
     const double repeats =

@@ -32,6 +32,9 @@ GettRoles RolesOf(const StepView& step, bool is_swapped, bool is_across);
 // contiguous in every tensor that is not packed, each of whole vectors and at most one partial one.
 int64_t RunOf(const GettPlan& plan, bool is_across, bool tail);
 
+// Whether tiles of V, packed for one depth after the other, are all kept for the next rows.
+bool KeepsAllDepths(const GettRoles& roles, const GettPlan& plan);
+
 // With all axes of `plan` cut: decides which tensors are packed and of how many pieces vectors are
 // made, and predicts the time. Rates are of one core, measured, and part of the kernels' version.
 void EvaluateCuts(const GettRoles& roles, GettPlan& plan);

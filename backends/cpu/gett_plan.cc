@@ -1,6 +1,7 @@
 #include "backends/cpu/gett_plan.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <limits>
 #include <utility>
 
@@ -40,9 +41,11 @@ void CutForThreads(const GettRoles& roles, Targets& targets) {
 }
 
 Targets TargetsOf(const GettRoles& roles) {
-  constexpr int64_t kDepth = 128, kSmallestDepth = 32, kMostRows = 512, kMostColumns = 4096;
+  constexpr int64_t kDepth = 128, kSmallestDepth = 32, kUncut = 192, kMostRows = 512,
+                    kMostColumns = 4096;
   Targets targets{};
-  const int64_t pieces = (roles.n_depth + kDepth + kSmallestDepth - 1) / (kDepth + kSmallestDepth);
+  const int64_t longest = roles.n_depth <= kUncut ? kUncut : kDepth + kSmallestDepth;
+  const int64_t pieces = (roles.n_depth + longest - 1) / longest;
   targets.depth = (roles.n_depth + pieces - 1) / pieces;
   const int64_t panel = kPanelBytes / roles.element_bytes;
   targets.rows = std::min(std::max<int64_t>(panel / targets.depth, 64), kMostRows);
@@ -232,7 +235,7 @@ void PackItems(const GettPlan& plan, const TileAxis& first, const TileAxis& seco
                int64_t item_elements, GettStride stride, const GettRoles& roles, bool is_result,
                GettTensor& tensor) {
   tensor.item = Multiples(plan.batch.full, item_elements);
-  tensor.scratch_bytes = RoundUp(plan.batch.full * item_elements * roles.element_bytes);
+  tensor.tile_bytes = RoundUp(plan.batch.full * item_elements * roles.element_bytes);
   PlanCopies({{plan.batch, item_elements}, {first, tensor.first}, {second, tensor.second}}, stride,
              roles, is_result, tensor);
 }
@@ -265,7 +268,7 @@ void PlanAcrossS(const GettRoles& roles, GettPlan& plan) {
   const int64_t leading = Padded(plan.columns.full, roles.vector);
   plan.s.first = plan.depth.full * leading;
   plan.s.second = leading;
-  plan.s.scratch_bytes = RoundUp(plan.rows.full * plan.s.first * roles.element_bytes);
+  plan.s.tile_bytes = RoundUp(plan.rows.full * plan.s.first * roles.element_bytes);
   PlanCopies({{plan.rows, plan.s.first}, {plan.depth, plan.s.second}, {plan.columns, 1}}, kS, roles,
              /*is_result=*/false, plan.s);
 }
@@ -303,6 +306,7 @@ void PlanV(const GettRoles& roles, GettPlan& plan) {
   }
   plan.v.first = leading;
   PackItems(plan, plan.depth, plan.columns, plan.depth.full * leading, kV, roles, false, plan.v);
+  if (KeepsAllDepths(roles, plan)) plan.v.slots = plan.depth.tiles;
 }
 
 void PlanC(const GettRoles& roles, GettPlan& plan) {
@@ -344,8 +348,52 @@ bool HasWholeVectors(const GettRoles& roles, const GettPlan& plan) {
   return true;
 }
 
+// The cache lines of a tile of a tensor too large for the caches, `axes` those that it has.
+std::vector<int64_t> LinesOf(std::initializer_list<const TileAxis*> axes, GettStride stride,
+                             int64_t elements, int64_t element_bytes) {
+  constexpr int64_t kLine = 64, kCachedBytes = 1 << 20, kMostLines = 1 << 14;
+  int64_t tiles = 1;
+  std::vector<tenon_mode> loops;
+  for (const TileAxis* axis : axes) {
+    tiles *= axis->tiles;
+    loops.insert(loops.end(), axis->inner.begin(), axis->inner.end());
+  }
+  if (tiles == 1 || elements * element_bytes < kCachedBytes) return {};
+  for (tenon_mode& loop : loops) {
+    const int64_t step = loop.*stride * element_bytes;
+    if (step == 0) {
+      loop.extent = 1;
+    } else if (step < kLine) {  // as many steps at once as stay in a line
+      const int64_t together = std::max<int64_t>(kLine / step, 1);
+      loop.extent = (loop.extent + together - 1) / together;
+      loop.*stride *= together;
+    }
+  }
+  if (LoopCount(loops) > kMostLines) return {};
+  std::vector<int64_t> lines = Positions(loops, stride);
+  for (int64_t& line : lines) line = line * element_bytes / kLine * kLine;
+  std::sort(lines.begin(), lines.end());
+  lines.erase(std::unique(lines.begin(), lines.end()), lines.end());
+  return lines;
+}
+
+void PlanLines(const GettRoles& roles, GettPlan& plan) {
+  const int64_t size = roles.element_bytes;
+  const int64_t across = roles.is_across ? roles.n_columns : roles.items;  // size of the batch
+  const int64_t rows = roles.n_rows, depth = roles.n_depth;
+  const int64_t columns = roles.is_across ? roles.items : roles.n_columns;
+  if (roles.is_across) {
+    plan.s.lines =
+        LinesOf({&plan.rows, &plan.depth, &plan.columns}, kS, across * rows * depth, size);
+  } else {
+    plan.s.lines = LinesOf({&plan.batch, &plan.rows, &plan.depth}, kS, across * rows * depth, size);
+  }
+  plan.v.lines =
+      LinesOf({&plan.batch, &plan.depth, &plan.columns}, kV, across * columns * depth, size);
+}
+
 bool MayStream(const GettRoles& roles, const GettPlan& plan) {
-  constexpr double kLargeBytes = 64e6;
+  constexpr double kLargeBytes = 32e6;
   const double bytes = static_cast<double>(roles.items) * static_cast<double>(roles.n_rows) *
                        static_cast<double>(roles.n_columns) *
                        static_cast<double>(roles.element_bytes);
@@ -384,6 +432,7 @@ GettPlan PlanGett(const StepView& step) {
   PlanV(roles, plan);
   PlanC(roles, plan);
   plan.may_stream = MayStream(roles, plan);
+  PlanLines(roles, plan);
   return plan;
 }
 

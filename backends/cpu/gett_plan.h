@@ -32,7 +32,12 @@ struct GettTensor {
   // items (rows where S has columns), 2 for the first axis (depth there), 1 for the second one
   // (columns there). `fetches` go from C to a tile, where a step may accumulate.
   StridedCopy copies[8], fetches[8];
-  int64_t scratch_bytes = 0;
+  int64_t tile_bytes = 0;  // of a packed tile
+  int64_t slots = 1;       // packed tiles that are kept: those of all depths, or one
+  int64_t scratch_bytes() const { return tile_bytes * slots; }
+  // Cache lines of a tile as offsets in bytes, ascending; empty where the tensor stays in the
+  // caches anyway.
+  std::vector<int64_t> lines;
 };
 
 struct GettPlan {

@@ -52,7 +52,7 @@ class LibraryGemm final : public StepKernel {
   explicit LibraryGemm(LibraryPlan plan) : plan_(std::move(plan)) {}
 
   void Run(const StepArguments& arguments) const override {
-    arguments.team->For(plan_.n_tiles(), 1, [&](int64_t begin, int64_t end, std::byte*) {
+    arguments.team->For(plan_.n_tiles(), 1, [&](int64_t begin, int64_t end, Scratch) {
       for (int64_t tile = begin; tile < end && RunTile(arguments, tile);) ++tile;
     });
   }

@@ -39,7 +39,7 @@ class BlockKernel final : public StepKernel {
   const LoopNest& results() const { return results_; }
 
   void Run(const StepArguments& arguments) const override {
-    arguments.team->For(results_.outer_count, grain_, [&](int64_t begin, int64_t end, std::byte*) {
+    arguments.team->For(results_.outer_count, grain_, [&](int64_t begin, int64_t end, Scratch) {
       RunBlocks(arguments, begin, end);
     });
   }
@@ -91,7 +91,7 @@ class RowSumKernel final : public StepKernel {
         grain_(GrainOf(static_cast<double>(step.k_size))) {}
 
   void Run(const StepArguments& arguments) const override {
-    arguments.team->For(n_results_, grain_, [&](int64_t begin, int64_t end, std::byte*) {
+    arguments.team->For(n_results_, grain_, [&](int64_t begin, int64_t end, Scratch) {
       const T* a = static_cast<const T*>(arguments.a);
       T* c = static_cast<T*>(arguments.c);
       Odometer result(results_, begin), term(sums_.outer);

@@ -68,7 +68,7 @@ int64_t NormalizationSharedBytes(const tenon_program& program) {
 }
 
 void TeamLoop::operator()(int64_t count, RangeBody body) const {
-  team_.For(count, kRangeElements, [&](int64_t begin, int64_t end, std::byte*) {
+  team_.For(count, kRangeElements, [&](int64_t begin, int64_t end, Scratch) {
     for (int64_t first = begin; first < end && !IsCancelled(cancel_); first += kRangeElements) {
       body(first, std::min(end, first + kRangeElements));
     }

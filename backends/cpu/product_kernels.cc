@@ -90,7 +90,9 @@ HWY_INLINE V ImaginaryParts(D, V v) {
   return hn::DupOdd(v);
 }
 
-constexpr int64_t kBlocksAhead = 2;  // blocks of columns that memory takes to arrive
+constexpr int64_t kNarrowVectors = 512;  // of V, about two thirds of the first cache
+constexpr int64_t kChunk = 16;           // terms between two times that later tiles are fetched
+constexpr int64_t kBlocksAhead = 2;      // blocks of columns that memory takes to arrive
 
 // The sums of kRows x kColumns vectors. Complex numbers lie with real and imaginary parts side by
 // side: one sum takes real parts of S, the other imaginary ones, and Finish joins them.
@@ -165,6 +167,16 @@ HWY_INLINE void StorePieces(D d, hn::Vec<D> value, Real* to, const int64_t* offs
   }
 }
 
+// Fetches into the second cache what the current tile does not need yet.
+HWY_INLINE void Fetch(FetchAhead& ahead) {
+  int64_t left = ahead.per_chunk;
+  for (FetchAhead::Lines& lines : ahead.tensors) {
+    for (; left > 0 && lines.next != lines.end; ++lines.next, --left) {
+      __builtin_prefetch(lines.base + *lines.next, 0, 2);
+    }
+  }
+}
+
 // kRows x kColumns vectors in pieces.
 template <typename T, int kRows, int kColumns, int kPieces>
 HWY_INLINE void MultiplyPieces(const ProductTile& tile, const T* HWY_RESTRICT s,
@@ -177,6 +189,7 @@ HWY_INLINE void MultiplyPieces(const ProductTile& tile, const T* HWY_RESTRICT s,
   const int64_t* v_pieces = tile.v_vector + vector * kPieces;
   const int64_t* c_pieces = tile.c_vector + vector * kPieces;
   const T* rows = s + row * tile.s_row;
+  if (tile.ahead != nullptr) Fetch(*tile.ahead);
   for (int64_t k = 0; k < tile.depth; ++k) {
     const Real* from = reinterpret_cast<const Real*>(v) + tile.v_depth[k] * kParts;
     hn::Vec<decltype(d)> values[kColumns];
@@ -198,10 +211,32 @@ HWY_INLINE void MultiplyPieces(const ProductTile& tile, const T* HWY_RESTRICT s,
   }
 }
 
-template <typename T, int kRows, int kColumns, bool kIsPartial, bool kIsAcross>
-HWY_INLINE void MultiplyBlock(const ProductTile& tile, const T* HWY_RESTRICT s,
-                              const T* HWY_RESTRICT v, T* HWY_RESTRICT c, int64_t row,
+// One product of a tile.
+template <typename T>
+struct Item {
+  const T* s;
+  const T* v;
+  T* c;
+  const T* next_v;  // where the next one's V begins
+};
+
+template <typename T>
+HWY_INLINE Item<T> ItemOf(const ProductTile& tile, const T* s, const T* v, T* c, int64_t item) {
+  const T* const this_v = v + tile.v_item[item];
+  const T* const next_v = item + 1 < tile.items    ? v + tile.v_item[item + 1]
+                          : tile.next_v == nullptr ? this_v
+                                                   : static_cast<const T*>(tile.next_v);
+  return {s + tile.s_item[item], this_v, c + tile.c_item[item], next_v};
+}
+
+// `kAsksAhead`: asks for the vectors of a later block, which for a single block of rows come from
+// memory: the machine does not guess short runs.
+template <typename T, int kRows, int kColumns, bool kIsPartial, bool kIsAcross, bool kAsksAhead>
+HWY_INLINE void MultiplyBlock(const ProductTile& tile, const Item<T>& item, int64_t row,
                               int64_t vector) {
+  const T* HWY_RESTRICT const s = item.s;
+  const T* HWY_RESTRICT const v = item.v;
+  T* HWY_RESTRICT const c = item.c;
   using Real = typename Lanes<T>::Real;
   const hn::ScalableTag<Real> d;
   using D = decltype(d);
@@ -216,37 +251,45 @@ HWY_INLINE void MultiplyBlock(const ProductTile& tile, const T* HWY_RESTRICT s,
   };
   Sums<T, D, kRows, kColumns> sums(d);
   const Real* columns[kColumns];
-  const Real* ahead[kColumns];  // of a later block: the machine does not guess short runs
+  const Real* ahead[kColumns];
   const Real* across[kColumns];
   for (int j = 0; j < kColumns; ++j) {
     columns[j] = reinterpret_cast<const Real*>(v + tile.v_vector[vector + j]);
-    const int64_t later = std::min(vector + kBlocksAhead * kColumns + j, tile.vectors - 1);
-    ahead[j] = reinterpret_cast<const Real*>(v + tile.v_vector[later]);
+    if constexpr (kAsksAhead) {
+      const int64_t later = vector + kBlocksAhead * kColumns + j;
+      const int64_t wrapped = std::min(later - tile.vectors, tile.vectors - 1);
+      ahead[j] = reinterpret_cast<const Real*>(wrapped < 0 ? v + tile.v_vector[later]
+                                                           : item.next_v + tile.v_vector[wrapped]);
+    }
     if constexpr (kIsAcross) {
       across[j] = reinterpret_cast<const Real*>(s + tile.s_vector[vector + j] + row * tile.s_row);
     }
   }
   const T* rows = s + row * tile.s_row;
   const int64_t s_row = tile.s_row * kParts, s_depth = tile.s_depth * kParts;
-  for (int64_t k = 0; k < tile.depth; ++k) {
-    const int64_t offset = tile.v_depth[k] * kParts;
-    hn::Vec<D> values[kColumns];
-    for (int j = 0; j < kColumns; ++j) {
-      values[j] = load(columns[j] + offset);
-      hwy::Prefetch(ahead[j] + offset);
-    }
-    for (int r = 0; r < kRows; ++r) {
-      if constexpr (kIsAcross) {
-        for (int j = 0; j < kColumns; ++j) {
-          sums.AddAcross(r, j, load(across[j] + r * s_row), values[j]);
-        }
-      } else {
-        sums.Add(d, r, rows + r * tile.s_row, values);
+  const int64_t chunk = tile.ahead == nullptr ? tile.depth : kChunk;
+  for (int64_t k = 0; k < tile.depth;) {
+    if (tile.ahead != nullptr) Fetch(*tile.ahead);
+    for (const int64_t end = std::min(k + chunk, tile.depth); k < end; ++k) {
+      const int64_t offset = tile.v_depth[k] * kParts;
+      hn::Vec<D> values[kColumns];
+      for (int j = 0; j < kColumns; ++j) {
+        values[j] = load(columns[j] + offset);
+        if constexpr (kAsksAhead) hwy::Prefetch(ahead[j] + offset);
       }
-    }
-    rows += tile.s_depth;
-    if constexpr (kIsAcross) {
-      for (int j = 0; j < kColumns; ++j) across[j] += s_depth;
+      for (int r = 0; r < kRows; ++r) {
+        if constexpr (kIsAcross) {
+          for (int j = 0; j < kColumns; ++j) {
+            sums.AddAcross(r, j, load(across[j] + r * s_row), values[j]);
+          }
+        } else {
+          sums.Add(d, r, rows + r * tile.s_row, values);
+        }
+      }
+      rows += tile.s_depth;
+      if constexpr (kIsAcross) {
+        for (int j = 0; j < kColumns; ++j) across[j] += s_depth;
+      }
     }
   }
   for (int r = 0; r < kRows; ++r) {
@@ -283,34 +326,98 @@ HWY_INLINE void PrefetchRows(const ProductTile& tile, const T* s, T* c, int64_t 
   }
 }
 
+// Asks for part `part` of `parts` of what rows [row, row + kRows) read of S.
+template <typename T, int kRows>
+HWY_INLINE void PrefetchS(const ProductTile& tile, const T* s, int64_t row, int64_t part,
+                          int64_t parts) {
+  constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
+  const int64_t step = tile.s_depth == 1 ? kLine : 1;
+  const int64_t lines = (tile.depth + step - 1) / step;
+  const int64_t first = lines * part / parts, last = lines * (part + 1) / parts;
+  const T* from = s + row * tile.s_row;
+  if (tile.s_row == 1) {
+    for (int64_t k = first; k < last; ++k) __builtin_prefetch(from + k * step * tile.s_depth);
+    return;
+  }
+  for (int r = 0; r < kRows; ++r, from += tile.s_row) {
+    for (int64_t k = first; k < last; ++k) __builtin_prefetch(from + k * step);
+  }
+}
+
+// Whole vectors of one item, rows outermost: for few columns, whose V stays in the first cache
+// while S and C come and go in long runs.
+template <typename T, int kRows>
+HWY_NOINLINE void SweepNarrow(const ProductTile& tile, const Item<T>& item, int64_t begin,
+                              int64_t end) {
+  constexpr int kWide = kColumns<T, kRows>;
+  const int64_t parts = (tile.whole + kWide - 1) / kWide;
+  const bool with_s = tile.s_depth == 1 || tile.s_row == 1;
+  for (int64_t row = begin; row < end; row += kRows) {
+    int64_t vector = 0;
+    const bool ahead = row + kRows < end;
+    for (int64_t part = 0; vector + kWide <= tile.whole; vector += kWide, ++part) {
+      if (ahead) {
+        if (with_s) PrefetchS<T, kRows>(tile, item.s, row + kRows, part, parts);
+        if (!tile.stream)
+          PrefetchRows<T, kRows, kWide>(tile, item.s, item.c, row + kRows, vector, false);
+      }
+      MultiplyBlock<T, kRows, kWide, false, false, false>(tile, item, row, vector);
+    }
+    for (; vector < tile.whole; ++vector) {
+      MultiplyBlock<T, kRows, 1, false, false, false>(tile, item, row, vector);
+    }
+  }
+}
+
+// Whole vectors of one item and one block of rows, as far as there are pairs or fours of them;
+// their number.
+template <typename T, int kRows, bool kIsAcross>
+HWY_NOINLINE int64_t SweepOneBlock(const ProductTile& tile, const Item<T>& item, int64_t row) {
+  constexpr int kWide = kColumns<T, kRows>;
+  int64_t vector = 0;
+  for (; vector + kWide <= tile.whole; vector += kWide) {
+    MultiplyBlock<T, kRows, kWide, false, kIsAcross, true>(tile, item, row, vector);
+  }
+  return vector;
+}
+
 // All vectors of rows [begin, end), a multiple of kRows, of all items. A block of columns serves
 // all rows before the next one comes, so that it stays in the first cache.
 template <typename T, int kRows, bool kIsAcross>
-HWY_NOINLINE void SweepRows(const ProductTile& tile, const T* first_s, const T* first_v, T* first_c,
-                            int64_t begin, int64_t end) {
+HWY_NOINLINE void SweepRows(const ProductTile& tile, const T* s, const T* v, T* c, int64_t begin,
+                            int64_t end) {
   constexpr int kWide = kColumns<T, kRows>;
-  for (int64_t item = 0; item < tile.items; ++item) {
-    const T* s = first_s + tile.s_item[item];
-    const T* v = first_v + tile.v_item[item];
-    T* c = first_c + tile.c_item[item];
+  for (int64_t number = 0; number < tile.items; ++number) {
+    const Item<T> item = ItemOf(tile, s, v, c, number);
     int64_t vector = 0;
+    if (end - begin == kRows) {
+      vector = SweepOneBlock<T, kRows, kIsAcross>(tile, item, begin);
+    } else if (!kIsAcross && tile.whole * tile.depth <= kNarrowVectors) {
+      SweepNarrow<T, kRows>(tile, item, begin, end);
+      vector = tile.whole;
+    }
     for (; vector + kWide <= tile.whole; vector += kWide) {
       for (int64_t row = begin; row < end; row += kRows) {
         if (!kIsAcross && row + kRows < end && tile.depth >= 16 && !tile.stream) {
-          PrefetchRows<T, kRows, kWide>(tile, s, c, row + kRows, vector,
+          PrefetchRows<T, kRows, kWide>(tile, item.s, item.c, row + kRows, vector,
                                         vector == 0 && tile.s_depth == 1);
         }
-        MultiplyBlock<T, kRows, kWide, false, kIsAcross>(tile, s, v, c, row, vector);
+        MultiplyBlock<T, kRows, kWide, false, kIsAcross, false>(tile, item, row, vector);
       }
     }
     for (; vector < tile.whole; ++vector) {
       for (int64_t row = begin; row < end; row += kRows) {
-        MultiplyBlock<T, kRows, 1, false, kIsAcross>(tile, s, v, c, row, vector);
+        MultiplyBlock<T, kRows, 1, false, kIsAcross, false>(tile, item, row, vector);
+      }
+    }
+    for (; vector + kWide <= tile.vectors; vector += kWide) {
+      for (int64_t row = begin; row < end; row += kRows) {
+        MultiplyBlock<T, kRows, kWide, true, kIsAcross, false>(tile, item, row, vector);
       }
     }
     for (; vector < tile.vectors; ++vector) {
       for (int64_t row = begin; row < end; row += kRows) {
-        MultiplyBlock<T, kRows, 1, true, kIsAcross>(tile, s, v, c, row, vector);
+        MultiplyBlock<T, kRows, 1, true, kIsAcross, false>(tile, item, row, vector);
       }
     }
   }
@@ -372,8 +479,24 @@ void MultiplyAcross(const ProductTile& tile, const T* s, const T* v, T* c) {
   }
 }
 
+// Spreads what there is to fetch over the blocks of a tile. Where that would be much beside their
+// work, the machine's own guesses have to do.
 template <typename T>
-void Multiply(const ProductTile& tile, const T* s, const T* v, T* c) {
+void PaceFetching(ProductTile& tile) {
+  constexpr int64_t kRows = kMostRows<T>, kWide = kColumns<T, kMostRows<T> >;
+  constexpr int64_t kWorkPerLine = 16;
+  const int64_t chunks = tile.items * std::max<int64_t>(tile.rows / kRows, 1) *
+                         std::max<int64_t>(tile.whole / kWide, 1) *
+                         ((tile.depth + kChunk - 1) / kChunk);
+  const int64_t work =
+      std::min(tile.rows, kRows) * kWide * Lanes<T>::kParts * std::min(tile.depth, kChunk);
+  tile.ahead->per_chunk = (tile.ahead->count() + chunks - 1) / chunks;
+  if (tile.ahead->per_chunk * kWorkPerLine > work) tile.ahead = nullptr;
+}
+
+template <typename T>
+void Multiply(ProductTile tile, const T* s, const T* v, T* c) {
+  if (tile.ahead != nullptr) PaceFetching<T>(tile);
   if (tile.s_vector == nullptr) {
     SweepBlocks<T, kMostRows<T>, false>(tile, s, v, c, 0);
   } else {

@@ -9,11 +9,28 @@
 #ifndef TENON_BACKENDS_CPU_PRODUCT_KERNELS_H_
 #define TENON_BACKENDS_CPU_PRODUCT_KERNELS_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "backends/cpu/scalar.h"
 
 namespace tenon::cpu {
+
+// Cache lines that are wanted soon, fetched piece by piece while a tile is computed. A hint: any
+// address will do.
+struct FetchAhead {
+  struct Lines {
+    const std::byte* base = nullptr;
+    const int64_t* next = nullptr;  // offsets from `base` in bytes
+    const int64_t* end = nullptr;
+  };
+  Lines tensors[2];
+  int64_t per_chunk = 0;  // lines for every few terms of a block
+
+  int64_t count() const {
+    return (tensors[0].end - tensors[0].next) + (tensors[1].end - tensors[1].next);
+  }
+};
 
 // Where a tile's elements are; offsets and strides in elements.
 struct ProductTile {
@@ -37,6 +54,8 @@ struct ProductTile {
   const int64_t *s_item = nullptr, *v_item = nullptr, *c_item = nullptr;
   bool accumulate = false;  // add to C
   bool stream = false;  // write around the caches; every vector of C is 64-byte aligned and full
+  const void* next_v = nullptr;  // V of the tile that comes next, if it lies likewise: a hint
+  FetchAhead* ahead = nullptr;   // null for nothing; advanced
 };
 
 // Elements that one vector holds on this machine.

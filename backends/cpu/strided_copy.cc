@@ -50,7 +50,7 @@ void StridedCopy::Run(const void* source, void* target, ThreadTeam& team,
   constexpr int64_t kGrainBytes = 256 * 1024;
   for (const CopyPart& part : parts_) {
     team.For(part.outer_count, kGrainBytes / part.block_bytes,
-             [&](int64_t begin, int64_t end, std::byte*) {
+             [&](int64_t begin, int64_t end, Scratch) {
                kernels_->run(part, begin, end, static_cast<const char*>(source),
                              static_cast<char*>(target), ModeFor(part, target), cancel);
              });

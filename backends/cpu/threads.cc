@@ -40,7 +40,10 @@ int UsableCores() {
 int ThreadTeam::Threads(int threads) { return std::clamp(threads, 1, LargestTeam()); }
 
 ThreadTeam::ThreadTeam(int threads, std::byte* scratch, int64_t scratch_bytes)
-    : threads_(Threads(threads)), scratch_(scratch), scratch_bytes_(scratch_bytes) {
+    : threads_(Threads(threads)),
+      scratch_(scratch),
+      scratch_bytes_(scratch_bytes),
+      loops_(threads_) {
   if (threads > 1) arena_ = std::make_unique<tbb::task_arena>(threads_);
 }
 
@@ -60,12 +63,14 @@ void ThreadTeam::Enter(absl::FunctionRef<void()> body) {
 void ThreadTeam::For(int64_t count, int64_t grain, Body body) {
   grain = std::max<int64_t>(grain, 1);
   if (count <= 0) return;
-  if (arena_ == nullptr) return body(0, count, scratch_);
+  if (arena_ == nullptr) return body(0, count, {scratch_, false});
   const bool is_alone = count <= grain || busy_.load(std::memory_order_relaxed) >= threads_;
-  if (is_alone && seat.team == this) return body(0, count, scratch_ + seat.slot * scratch_bytes_);
+  const int64_t alone = 0;  // no loop's number
+  if (is_alone && seat.team == this)
+    return body(0, count, {ScratchFor(seat.slot, alone).data, false});
   arena_->execute([&] {
     if (!is_alone) return RunLoop(count, grain, body);
-    body(0, count, scratch_ + tbb::this_task_arena::current_thread_index() * scratch_bytes_);
+    body(0, count, {ScratchFor(tbb::this_task_arena::current_thread_index(), alone).data, false});
   });
 }
 
@@ -74,13 +79,14 @@ void ThreadTeam::RunLoop(int64_t count, int64_t grain, Body body) {
   // A few ranges per thread even out their speeds; more would only cost.
   constexpr int64_t kRangesPerThread = 8;
   grain = std::max(grain, count / (threads_ * kRangesPerThread));
+  const int64_t loop = next_loop_.fetch_add(1, std::memory_order_relaxed);
   // While it waits, a thread must not begin the work of another caller: that could take long.
   tbb::this_task_arena::isolate([&] {
     tbb::parallel_for(
         tbb::blocked_range<int64_t>(0, count, static_cast<size_t>(grain)),
         [&](const tbb::blocked_range<int64_t>& range) {
-          const int slot = tbb::this_task_arena::current_thread_index();
-          body(range.begin(), range.end(), scratch_ + slot * scratch_bytes_);
+          body(range.begin(), range.end(),
+               ScratchFor(tbb::this_task_arena::current_thread_index(), loop));
         },
         tbb::simple_partitioner());
   });

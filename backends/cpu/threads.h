@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "oneapi/tbb/task_arena.h"
@@ -20,6 +22,12 @@ inline bool IsCancelled(const int32_t* cancel) {
 
 // Cores this process may run on, at least 1.
 int UsableCores();
+
+// Memory that a thread has to itself while it runs a range of a loop.
+struct Scratch {
+  std::byte* data = nullptr;
+  bool is_kept = false;  // holds what the thread's last range of the same loop has left
+};
 
 // Runs loops on a fixed number of threads, which several callers may share: while as many of them
 // are at work as there are threads, each runs its loops alone; a thread that has nothing to do
@@ -40,7 +48,7 @@ class ThreadTeam {
   void Enter(absl::FunctionRef<void()> body);
 
   // One range of a loop and the scratch of the thread that runs it.
-  using Body = absl::FunctionRef<void(int64_t begin, int64_t end, std::byte* scratch)>;
+  using Body = absl::FunctionRef<void(int64_t begin, int64_t end, Scratch scratch)>;
 
   // Calls `body` for disjoint ranges that cover [0, count), each at least `grain` long but the
   // last. Ranges depend on the number of threads; so `body` must do the same for every index
@@ -49,11 +57,17 @@ class ThreadTeam {
 
  private:
   void RunLoop(int64_t count, int64_t grain, Body body);
+  // Of the thread in `slot`, which begins a range of loop number `loop`.
+  Scratch ScratchFor(int slot, int64_t loop) {
+    return {scratch_ + slot * scratch_bytes_, std::exchange(loops_[slot], loop) == loop};
+  }
 
   const int threads_;
   std::atomic<int> busy_{0};  // threads that have entered
   std::byte* const scratch_;
   const int64_t scratch_bytes_;
+  std::atomic<int64_t> next_loop_{1};
+  std::vector<int64_t> loops_;              // that last used the scratch, by thread
   std::unique_ptr<tbb::task_arena> arena_;  // null where one thread is all that was asked for
 };
 

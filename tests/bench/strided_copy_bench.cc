@@ -100,7 +100,7 @@ void PlainCopies(const Buffers& buffers) {
   for (const int threads : {1, 2}) {
     ThreadTeam team(threads, nullptr, 0);
     const double seconds = Seconds([&] {
-      team.For(kBytes, kBytes / threads, [&](int64_t begin, int64_t end, std::byte*) {
+      team.For(kBytes, kBytes / threads, [&](int64_t begin, int64_t end, Scratch) {
         std::memcpy(buffers.target + begin, buffers.source + begin,
                     static_cast<size_t>(end - begin));
       });
