@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "backends/core/error.h"
+#include "backends/cpu/gett_plan.h"
+#include "backends/cpu/product_kernels.h"
 #include "backends/cpu/provider.h"
 #include "oneapi/tbb/global_control.h"
 #include "tests/backends/conformance/provider_run.h"
@@ -179,6 +181,42 @@ TEST_P(VectorKernelTest, TilesHaveTails) {
 
 // A gate on two axes of a state, wherever they are: vectors lie in one piece, in several, or must
 // be packed.
+// Terms in several tiles, V without vectors: it is packed once for all rows.
+TEST_P(VectorKernelTest, PackedDepthsAreKept) {
+  constexpr int64_t kM = 600, kN = 90, kK = 350;
+  OneStep step(dtype(), {}, {M(kM, 3, 0, kN)}, {M(kN, 0, 2, 1)}, {M(kK, 3 * kM, 2 * kN, 0)}, 2);
+  const tenon_program program = step.builder.Build();
+  const cpu::GettPlan plan = cpu::PlanGett(cpu::ViewStep(program, program.steps[0]));
+  const bool has_vectors = cpu::VectorElements<double>() > 1;
+  if (has_vectors && dtype() != TENON_DTYPE_FLOAT32) EXPECT_GT(plan.v.slots, 1) << plan.Describe();
+  EXPECT_EQ(Check(program, 2 * kK, "kernels=gett"), "gett");
+}
+
+// Operands larger than a cache: what tiles need is fetched while the one before is computed.
+TEST_P(VectorKernelTest, LargeOperandsAreFetchedAhead) {
+  constexpr int64_t kBatch = 40, kM = 45, kN = 83, kK = 50;
+  OneStep step(dtype(), {M(kBatch, kM * kK, kK * kN, kM * kN)}, {M(kM, kK, 0, kN)},
+               {M(kN, 0, 1, 1)}, {M(kK, 1, kN, 0)}, 2);
+  const tenon_program program = step.builder.Build();
+  const cpu::GettPlan plan = cpu::PlanGett(cpu::ViewStep(program, program.steps[0]));
+  if (dtype() == TENON_DTYPE_COMPLEX128) {
+    EXPECT_FALSE(plan.s.lines.empty()) << plan.Describe();
+    EXPECT_FALSE(plan.v.lines.empty()) << plan.Describe();
+  }
+  EXPECT_EQ(Check(program, 2 * kK, "kernels=gett"), "gett");
+}
+
+// Runs of columns with several partial vectors of one length, which are taken together.
+TEST_P(VectorKernelTest, PartialVectorsOfManyRuns) {
+  for (const int64_t runs : {1, 2, 3, 5, 9}) {
+    constexpr int64_t kRun = 37, kK = 20;
+    OneStep step(dtype(), {}, {M(30, kK, 0, 2 * runs * kRun)},
+                 {M(runs, 0, 2 * kRun, 2 * kRun), M(kRun, 0, 1, 1)},
+                 {M(kK, 1, 2 * runs * kRun, 0)});
+    EXPECT_EQ(Check(step.builder.Build(), kK, "kernels=gett"), "gett") << runs;
+  }
+}
+
 TEST_P(KernelTest, GatesOnAnyAxes) {
   constexpr int kAxes = 9;
   for (int x = 0; x < kAxes; ++x) {
