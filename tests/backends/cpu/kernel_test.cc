@@ -188,7 +188,9 @@ TEST_P(VectorKernelTest, PackedDepthsAreKept) {
   const tenon_program program = step.builder.Build();
   const cpu::GettPlan plan = cpu::PlanGett(cpu::ViewStep(program, program.steps[0]));
   const bool has_vectors = cpu::VectorElements<double>() > 1;
-  if (has_vectors && dtype() != TENON_DTYPE_FLOAT32) EXPECT_GT(plan.v.slots, 1) << plan.Describe();
+  if (has_vectors && dtype() != TENON_DTYPE_FLOAT32) {
+    EXPECT_GT(plan.v.slots, 1) << plan.Describe();
+  }
   EXPECT_EQ(Check(program, 2 * kK, "kernels=gett"), "gett");
 }
 
