@@ -63,7 +63,7 @@ class Shapes {
 
   // `batch_last`: the batch is the innermost axis of all three tensors.
   void Batch(int64_t n, bool batch_last) {
-    const int64_t items = 512 * 1024 / (3 * n * n * 8);
+    const int64_t items = 16384 / (n * n);  // three tensors of 128 KiB
     Network network;
     network.inputs = {{"b", "i", "k"}, {"b", "k", "j"}};
     network.output = {"b", "i", "j"};
