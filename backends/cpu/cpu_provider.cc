@@ -2,7 +2,9 @@
 
 #include "backends/core/strings.h"
 #include "backends/cpu/blas.h"
+#include "backends/cpu/calibration.h"
 #include "backends/cpu/dot.h"
+#include "backends/cpu/gate.h"
 #include "backends/cpu/gett.h"
 #include "backends/cpu/host_provider.h"
 #include "backends/cpu/interpreter.h"
@@ -56,8 +58,8 @@ HostProviderTraits CpuTraits() {
   traits.name = "cpu";
   traits.isa = InstructionSet();
   traits.description = StrCat(ProcessorModel(), ", ", BlasDescription());
-  // The kernels' version: raised when one of them changes bits.
-  traits.environment = StrCat("cpu 2, ", traits.isa, ", ", BlasDescription());
+  traits.environment =
+      StrCat("cpu ", kCalibrationVersion, ", ", traits.isa, ", ", BlasDescription());
   traits.max_workers = 1024;  // as many as the caller has threads for, whose number it knows best
   traits.lists = CpuImplementations();
   traits.warm_up = WarmUpCpu;
@@ -78,6 +80,7 @@ ImplementationLists CpuImplementations() {
            {"small", PrepareSmall},
            {"double sums", PrepareDouble},
            {"dot", PrepareDot},
+           {"gate", PrepareGate},
            {"gett", PrepareGett},
            {"gemm", PrepareGemm},
            {"reference", PrepareInterpreter}},

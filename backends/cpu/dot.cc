@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/cpu/calibration.h"
 #include "backends/cpu/dot_kernels.h"
 #include "backends/cpu/scalar.h"
 
@@ -50,13 +51,15 @@ DotPlan PlanDot(const StepView& step, std::vector<tenon_mode> terms) {
   plan.n_results = LoopCount(plan.results);
   plan.n_terms = LoopCount(plan.terms);
   // Loads of both operands are what takes the time; complex vectors of x are taken twice.
-  const double load = step.is_complex() ? 0.9e-9 : 0.35e-9;
+  const Calibration::Dot& rates = MachineCalibration().dot;
+  const double load = step.is_complex() ? rates.complex_load : rates.load;
   const double blocks =
       static_cast<double>(plan.n_results) * static_cast<double>(plan.row_blocks());
   const double vectors = static_cast<double>(plan.run * step.element_bytes()) / 64;
   const double rows_in_block = static_cast<double>(std::min<int64_t>(plan.rows.extent, kDotRows));
-  plan.seconds = blocks * (20e-9 + static_cast<double>(plan.n_terms) *
-                                       (15e-9 + vectors * (1 + rows_in_block) * load));
+  plan.seconds = 1e-9 * blocks *
+                 (rates.block + static_cast<double>(plan.n_terms) *
+                                    (rates.term + vectors * (1 + rows_in_block) * load));
   return plan;
 }
 

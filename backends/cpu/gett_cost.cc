@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "backends/cpu/calibration.h"
 #include "backends/cpu/product_kernels.h"
 
 namespace tenon::cpu {
@@ -78,22 +79,12 @@ double LinesPerElement(const TileAxis& x, const TileAxis& y, GettStride stride,
   return lines / elements;
 }
 
-// Rates of one core, in bytes per nanosecond that are read and written once each.
-struct Rates {
-  double copy = 20, transpose = 14, uneven = 7;  // uneven: short loops of no power of two
-  double product = 0.22;                         // nanoseconds of a multiply-add of one vector
-  double finish = 2.0;                           // of a vector of results
-  double partial = 1.4;  // whole vectors that take as long as a partial one, which is alone
-  double piece = 0.35;   // for each of a vector's pieces
-  double tile = 80, item = 12;
-};
-
 // Nanoseconds for packing (or unpacking) `elements` of tiles. A line that is used in part still
 // moves whole.
 double PackingCost(const TileAxis& first, const TileAxis& second, GettStride stride,
                    double elements, int64_t element_bytes, bool is_copy) {
   constexpr double kLineBytes = 64;
-  const Rates rates;
+  const Calibration::Copy& rates = MachineCalibration().copy;
   const double bytes = std::max(static_cast<double>(element_bytes),
                                 kLineBytes * LinesPerElement(first, second, stride, element_bytes));
   const auto is_even = [](const TileAxis& axis) {
@@ -103,11 +94,11 @@ double PackingCost(const TileAxis& first, const TileAxis& second, GettStride str
     });
   };
   const double transpose = is_even(first) && is_even(second) ? rates.transpose : rates.uneven;
-  return elements * bytes / (is_copy ? rates.copy : transpose);
+  return elements * bytes / (is_copy ? rates.plain : transpose);
 }
 
 double ProductCost(const GettRoles& roles, const GettPlan& plan) {
-  const Rates rates;
+  const Calibration::Product& rates = MachineCalibration().product;
   const int64_t run = RunOf(plan, roles.is_across, false);
   // Partial vectors are taken one by one.
   const double vectors =
@@ -121,9 +112,10 @@ double ProductCost(const GettRoles& roles, const GettPlan& plan) {
                           ? rows * roles.parts * 1.3 + 1
                           : std::max(rows * roles.parts, std::min(rows * roles.parts + 2, 4.0));
   const auto items = static_cast<double>(roles.items);
-  return items *
-             (vectors * depth * busy * rates.product +
-              vectors * rows * static_cast<double>(plan.depth.tiles) * rates.finish + rates.item) +
+  return items * (vectors * depth * busy * rates.multiply_add +
+                  vectors * rows * static_cast<double>(plan.depth.tiles) * rates.finish +
+                  vectors * (rows + depth) * static_cast<double>(plan.pieces - 1) * rates.piece +
+                  rates.item) +
          static_cast<double>(plan.n_tiles()) * rates.tile;
 }
 

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "backends/cpu/calibration.h"
 #include "backends/cpu/scalar.h"
 
 namespace tenon::cpu {
@@ -64,7 +65,8 @@ Preparation PrepareInterpreter(const StepView& step) {
   return DispatchAccumulator(step.dtype, step.accumulate_double, [&](auto type, auto accumulator) {
     using T = typename decltype(type)::type;
     using Acc = typename decltype(accumulator)::type;
-    return Preparation::Accept(std::make_unique<Interpreter<T, Acc>>(step), step.work() * 5e-9);
+    return Preparation::Accept(std::make_unique<Interpreter<T, Acc>>(step),
+                               1e-9 * step.work() * MachineCalibration().interpreted);
   });
 }
 

@@ -5,6 +5,8 @@
 
 #include "backends/core/strings.h"
 #include "backends/cpu/blas.h"
+#include "backends/cpu/calibration.h"
+#include "backends/cpu/product_kernels.h"
 #include "backends/cpu/scalar.h"
 #include "backends/cpu/tile_axis.h"
 
@@ -95,10 +97,10 @@ Preparation PrepareGemm(const StepView& step) {
   if (!plan.has_value()) return Preparation::Refuse("not all tensors are matrices in place");
   return DispatchDType(step.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    // Nine tenths of the rate at which a core multiplies.
-    const double rate = 9.0 * 0.25e9 * static_cast<double>(64 / step.element_bytes());
-    const double flops = step.work() * (step.is_complex() ? 2 : 1);
-    return Preparation::Accept(std::make_unique<LibraryGemm<T>>(*std::move(plan)), flops / rate);
+    const double vectors =
+        step.work() * (step.is_complex() ? 2 : 1) / static_cast<double>(VectorElements<T>());
+    return Preparation::Accept(std::make_unique<LibraryGemm<T>>(*std::move(plan)),
+                               1e-9 * vectors * MachineCalibration().library_product);
   });
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backends/core/strings.h"
+#include "backends/cpu/calibration.h"
 #include "backends/cpu/loop_nest.h"
 #include "backends/cpu/scalar.h"
 #include "backends/cpu/strided_copy.h"
@@ -162,15 +163,15 @@ class ZeroKernel final : public StepKernel {
   const std::vector<tenon_mode> results_;
 };
 
-// Nanoseconds for a loop nest with `terms` sums: vectors where the block is one loop, single
+// Seconds for a loop nest with `terms` sums: vectors where the block is one loop, single
 // elements where it needs tables.
 double NestSeconds(const LoopNest& results, const StepView& step) {
-  constexpr double kBlock = 12e-9, kTerm = 8e-9, kBytesPerSecond = 12e9, kTabulated = 1.2e-9;
+  const Calibration::Nest& rates = MachineCalibration().nest;
   const auto blocks = static_cast<double>(results.outer_count);
   const double terms = static_cast<double>(step.k_size);
   const double bytes = step.work() * static_cast<double>(step.element_bytes());
-  return 30e-9 + blocks * (kBlock + terms * kTerm) +
-         (results.is_affine ? bytes / kBytesPerSecond : step.work() * kTabulated);
+  return 1e-9 * (rates.step + blocks * (rates.block + terms * rates.term) +
+                 (results.is_affine ? bytes / rates.bytes : step.work() * rates.tabulated));
 }
 
 Preparation MakeBlockKernel(const StepView& step) {
@@ -226,13 +227,15 @@ Preparation PrepareReduce(const StepView& step) {
   return DispatchAccumulator(step.dtype, step.accumulate_double, [&](auto type, auto accumulator) {
     using T = typename decltype(type)::type;
     using Acc = typename decltype(accumulator)::type;
-    return Preparation::Accept(std::make_unique<RowSumKernel<T, Acc>>(step), step.work() * 0.5e-9);
+    return Preparation::Accept(std::make_unique<RowSumKernel<T, Acc>>(step),
+                               1e-9 * step.work() * MachineCalibration().nest.row_sum);
   });
 }
 
 Preparation PrepareCopy(const StepView& step) {
   if (step.k_size != 1) return Preparation::Refuse("an index is summed");
-  return Preparation::Accept(std::make_unique<CopyKernel>(step), step.work() * 1e-9);
+  return Preparation::Accept(std::make_unique<CopyKernel>(step),
+                             1e-9 * step.work() * MachineCalibration().copy.element);
 }
 
 }  // namespace tenon::cpu

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <bit>
 #include <random>
 #include <string>
 #include <thread>
@@ -91,6 +92,11 @@ class VectorKernelTest : public KernelChecks,
 
   const TargetScope target_{std::get<0>(GetParam())};
 };
+
+int64_t VectorElementsOf(int32_t dtype) {
+  return cpu::DispatchDType(
+      dtype, [](auto type) { return cpu::VectorElements<typename decltype(type)::type>(); });
+}
 
 TEST_P(KernelTest, RandomElementwise) { EXPECT_GE(CheckRandom("elementwise", false), 5); }
 TEST_P(KernelTest, RandomSmall) { EXPECT_GE(CheckRandom("small", false), 15); }
@@ -237,6 +243,71 @@ TEST_P(KernelTest, GatesOnAnyAxes) {
 }
 
 // Binary loops in mixed order, as quantum circuits have them: tiles are boxes of them.
+// Gates on every set of up to three of a state's indices, of which some lie inside a vector.
+TEST_P(VectorKernelTest, GatesInsideVectors) {
+  constexpr int kBits = 7;
+  const int64_t vector = VectorElementsOf(dtype());
+  for (int gate = 1; gate < 1 << kBits; ++gate) {
+    const int n_bits = std::popcount(static_cast<unsigned>(gate));
+    if (n_bits > 3) continue;
+    SCOPED_TRACE(gate);
+    Group m = {M(3, 1 << kBits, 0, 1 << kBits)}, n, k;
+    for (int bit = 0, next = 1; bit < kBits; ++bit) {
+      const int64_t stride = int64_t{1} << bit;
+      if ((gate & stride) == 0) {
+        m.push_back(M(2, stride, 0, stride));
+        continue;
+      }
+      k.push_back(M(2, stride, next, 0));
+      n.push_back(M(2, 0, int64_t{next} << n_bits, stride));
+      next *= 2;
+    }
+    const int64_t slices = 1 + gate % 2;
+    OneStep step(dtype(), {}, m, n, k, slices);
+    const bool inside = (gate & (vector - 1)) != 0;
+    EXPECT_EQ(Check(step.builder.Build(), slices << n_bits, "kernels=gate"),
+              inside ? "gate" : "reference");
+  }
+}
+
+// The gate on the left, loops over several bits at once, outputs unlike inputs in number.
+TEST_P(VectorKernelTest, OtherGates) {
+  const int64_t vector = VectorElementsOf(dtype());
+  if (vector < 4) GTEST_SKIP() << "the vectors of this machine hold less than two bits";
+  const auto check = [this](OneStep step, const std::string& kernel = "gate") {
+    EXPECT_EQ(Check(step.builder.Build(), 8, "kernels=gate"), kernel);
+  };
+  check({dtype(),
+         {},
+         {M(4, 4, 0, 1)},
+         {M(50, 0, 8 * vector, 4 * vector), M(vector, 0, 4, 4)},
+         {M(4, 1, 1, 0)}});
+  check({dtype(),
+         {},
+         {M(2 * vector, 2, 0, 2), M(5, 6 * vector, 0, 8 * vector)},
+         {M(2, 0, 2, 1)},
+         {M(2, 1, 1, 0)}});
+  // Two in, eight out, six of them elsewhere.
+  check({dtype(),
+         {},
+         {M(vector, 2, 0, 2), M(3, 2 * vector, 0, 2 * vector)},
+         {M(2, 0, 2, 1), M(4, 0, 4, 6 * vector)},
+         {M(2, 1, 1, 0)}});
+  // The new index does not take the place of the old one; a batch.
+  check({dtype(),
+         {},
+         {M(vector, 2, 0, 1), M(3, 2 * vector, 0, vector)},
+         {M(2, 0, 2, 3 * vector)},
+         {M(2, 1, 1, 0)}},
+        "reference");
+  check({dtype(),
+         {M(3, 2 * vector, 4, 2 * vector)},
+         {M(vector, 2, 0, 2)},
+         {M(2, 0, 2, 1)},
+         {M(2, 1, 1, 0)}},
+        "reference");
+}
+
 TEST_P(VectorKernelTest, ManyShortLoops) {
   std::mt19937_64 random(11);
   for (int round = 0; round < 6; ++round) {
