@@ -100,6 +100,7 @@ absl::Status Execution::BindSet(const void* const* operands) {
 absl::Status Execution::RunPhase(int32_t phase) {
   const Stopwatch stopwatch(seconds_);
   const CompiledProgram::Range range = compiled_.phase(phase);
+  if (range.first == range.last) return absl::OkStatus();
   absl::Status status;
   team_->Enter([&] {
     for (size_t i = range.first; i < range.last && status.ok(); ++i) {

@@ -379,6 +379,7 @@ TEST_P(KernelTest, RefusalsAreReadable) {
   EXPECT_STREQ(compiled->info().refusals[0],
                "empty: no extent is 0; elementwise: an index is summed; double sums: sums are not "
                "asked for in double; dot: no long loop of the sum is contiguous in both operands; "
+               "gate: neither operand is a gate; "
                "small: predicted to take longer than gett; gemm: a product "
                "of 40 x 40 x 40 is below 192 on one side");
 }
