@@ -186,6 +186,13 @@ double CompiledProgram::PredictedSliceSeconds() const {
   return seconds;
 }
 
+double CompiledProgram::PredictedSeconds() const {
+  double seconds = PredictedSliceSeconds() * static_cast<double>(program_->n_blocks) *
+                   static_cast<double>(program_->slices_per_block);
+  for (size_t i = 0; i < phases_[TENON_PHASE_SLICE].first; ++i) seconds += steps_[i].seconds;
+  return seconds;
+}
+
 tenon_compiled_info CompiledProgram::Info() const {
   tenon_compiled_info info{};
   info.struct_size = sizeof(info);

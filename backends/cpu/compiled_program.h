@@ -67,6 +67,8 @@ class CompiledProgram {
   int64_t element_bytes() const { return element_bytes_; }
   // Scratch of one thread, a multiple of 64.
   int64_t scratch_bytes() const { return scratch_bytes_; }
+  // Of one operand set with all its slices and of what is done once, on one thread.
+  double PredictedSeconds() const;
   // Points into this.
   tenon_compiled_info Info() const;
 

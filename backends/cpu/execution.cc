@@ -57,7 +57,11 @@ absl::Status Execution::TakeMemory(const tenon_host& memory,
                                              "results of slice-independent steps"));
   TENON_ASSIGN_OR_RETURN(set_, HostBlock::Allocate(memory, program_.set_elements * element,
                                                    "results of steps per operand set"));
-  const int wanted = std::max(options.threads, options.workers * options.threads_per_worker);
+  // Work that is done sooner than other threads come to help is the caller's alone.
+  constexpr double kWorthThreadsSeconds = 3e-5;
+  const bool is_short = options.workers == 1 && compiled_.PredictedSeconds() < kWorthThreadsSeconds;
+  const int wanted =
+      is_short ? 1 : std::max(options.threads, options.workers * options.threads_per_worker);
   const int threads = ThreadTeam::Threads(wanted);
   TENON_ASSIGN_OR_RETURN(scratch_, HostBlock::Allocate(memory, compiled_.scratch_bytes() * threads,
                                                        "packing buffers"));
