@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need, builds everything and runs every test. Safe to run twice.
 #   BUILD_DIR   where to build (default: build)
-#   TENON_QUICK=1 leaves out the sanitizer builds
+#   TENON_QUICK=1 leaves out the sanitizer builds and clang-tidy
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${BUILD_DIR:-build}
@@ -27,6 +27,11 @@ if [ "${TENON_QUICK:-0}" != 1 ]; then
   cmake -G Ninja -S . -B "$build-thread" -DTENON_TESTS=ON -DTENON_SANITIZE=thread
   cmake --build "$build-thread" -j "$jobs" --target schedule_test plugin_test planted_bug
   ctest --test-dir "$build-thread" --output-on-failure -j "$jobs" -L 'scheduler|sanitizer'
+fi
+
+if [ "${TENON_QUICK:-0}" != 1 ]; then
+  step "clang-tidy: the engine's rooms"
+  tests/clang_tidy.sh "$build" "$jobs"
 fi
 
 if command -v nvcc >/dev/null; then

@@ -129,8 +129,8 @@ class AxisOrderChoice {
     }
     // Broadcast, so whole groups can change places without harm: the step that forms it chooses.
     const bool kept_last = !IsOperand(tensor) && WantsLast(tensor, kept, step.contracted);
-    const Indices all = kept_last ? Joined({step.batch, step.contracted, kept})
-                                  : Joined({step.batch, kept, step.contracted});
+    Indices all = kept_last ? Joined({step.batch, step.contracted, kept})
+                            : Joined({step.batch, kept, step.contracted});
     constexpr double kSmall = 1.0 / 8;
     if (IsOperand(tensor) || Elements(tensor) > kSmall * Elements(operands[1 - side])) return all;
     // Small and broadcast, so its order is for the step that forms it to choose.

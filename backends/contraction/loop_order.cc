@@ -23,6 +23,7 @@ int64_t Slices(const std::vector<int64_t>& extents) {
 SliceGroups GroupsOf(const std::vector<int64_t>& extents, int64_t block_elements,
                      const std::vector<int>& order) {
   std::vector<int64_t> ordered;
+  ordered.reserve(order.size());
   for (const int loop : order) ordered.push_back(extents[loop]);
   return DivideSlices(Slices(extents), block_elements, ordered);
 }
@@ -297,6 +298,7 @@ std::vector<int> OrderSummedLoops(const Expression& expression, const Path& path
       summed.begin(), summed.end(), [&](int index) { return expression.sizes[index] < 2; });
   const std::vector<int> loops(first_loop, summed.end());
   std::vector<int64_t> extents;
+  extents.reserve(loops.size());
   for (const int index : loops) extents.push_back(expression.sizes[index]);
   const std::vector<LoopWork> work = CollectWork(expression, path, sliced, loops);
   const std::vector<int> order = BestLoopOrder(extents, block_elements, work);

@@ -367,6 +367,7 @@ absl::StatusOr<int> Lowering::DraftStep(int kind, int a, int b, const std::vecto
 absl::StatusOr<Node> Lowering::MakeResult(const std::vector<int>& axes, bool is_last) const {
   Node node;
   std::vector<int64_t> shape;
+  shape.reserve(axes.size());
   for (const int index : axes) shape.push_back(expression_.sizes[index]);
   const absl::StatusOr<int64_t> elements = CheckedElementCount(shape);
   if (!elements.ok() || *elements > max_elements()) {

@@ -11,7 +11,7 @@ namespace {
 // Replays the steps of a path; `current` maps what a step may name to SSA ids of binary pairs.
 class PathReplay {
  public:
-  PathReplay(const PathSteps& steps, size_t n_inputs) : steps_(steps), n_inputs_(n_inputs) {
+  PathReplay(const PathSteps& steps, size_t n_inputs) : steps_(steps) {
     current_.resize(n_inputs);
     for (size_t id = 0; id < n_inputs; ++id) current_[id] = static_cast<int>(id);
     next_id_ = static_cast<int>(n_inputs);
@@ -75,7 +75,6 @@ class PathReplay {
   static constexpr int kConsumed = -1;
 
   const PathSteps& steps_;
-  const size_t n_inputs_;
   size_t step_ = 0;
   size_t alive_ = 0;
   int next_id_ = 0;

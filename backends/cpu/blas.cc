@@ -64,7 +64,7 @@ CBLAS_ORDER OrderOf(MatrixLayout layout) {
 // and takes its oldest kernels, five times slower, on one that is newer than the library. A
 // kernel set named in the environment stays.
 void PinKernelSet() {
-#if defined(__x86_64__) && defined(__GNUC__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
   constexpr const char* kVariable = "OPENBLAS_CORETYPE";
   if (std::getenv(kVariable) != nullptr) return;
   const char* set = nullptr;

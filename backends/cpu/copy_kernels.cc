@@ -175,9 +175,9 @@ HWY_INLINE void StoreLanes(Vector v, char* to, int64_t lanes) {
 
 template <int kStages>
 struct Choices {
-  Choice at[kStages == 0 ? 1 : kStages][2];
+  Choice at[std::max(kStages, 1)][2];
   explicit Choices(const CopyPart& part)
-      : Choices(part, std::make_integer_sequence < int, kStages == 0 ? 1 : kStages > ()) {}
+      : Choices(part, std::make_integer_sequence<int, std::max(kStages, 1)>()) {}
   template <int... kStage>
   Choices(const CopyPart& part, std::integer_sequence<int, kStage...>)
       : at{{Choice(part.choices[kStage][0]), Choice(part.choices[kStage][1])}...} {}
@@ -410,7 +410,9 @@ void RunUnits(const CopyPart& part, const Range& range) {
       char* target = to + targets[i];
       if constexpr (IsAdd(kMode)) {
         using Number = NumberOf<kMode>;
-        for (size_t n = 0; n < sizeof(Unit) / sizeof(Number); ++n) {
+        constexpr size_t kNumbers =
+            sizeof(Unit) / sizeof(Number);  // NOLINT: 0 where no copy has it
+        for (size_t n = 0; n < kNumbers; ++n) {
           Number term, sum;
           std::memcpy(&term, source + n * sizeof(Number), sizeof(term));
           std::memcpy(&sum, target + n * sizeof(Number), sizeof(sum));

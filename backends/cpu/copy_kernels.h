@@ -27,7 +27,7 @@ enum class CopyMode {
 inline constexpr int kLargestStages = 4;  // 16 vectors are transposed at once
 inline constexpr int kLargestLanes = 16;  // 4-byte lanes of the longest vector
 inline constexpr int64_t kStreamAlignment = 64;
-inline constexpr int64_t kStageBytes = 96 * 1024;  // the buffer of staged parts
+inline constexpr int64_t kStageBytes = int64_t{96} << 10;  // the buffer of staged parts
 inline constexpr int kLargestLoops = 64;  // extents of 2 or more and distinct 64-bit addresses
 
 // A vector of 4-byte lanes from two: lane i is lane `lanes[i]` of the first, from the vector's

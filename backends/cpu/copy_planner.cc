@@ -12,14 +12,15 @@ namespace tenon::cpu {
 namespace {
 
 constexpr int64_t kLineBytes = 64;
-constexpr int64_t kLongestRun = 32 * 1024;  // bytes; longer ones are cut so that threads share
-constexpr int64_t kBlockBytes = 64 * 1024;  // of a block's target: cancelling waits for one
-constexpr int64_t kLongestSteps = 64;       // of a block of tiles or runs
-constexpr int64_t kLongestSide = 16;        // vectors along a side of a block of tiles
-constexpr int64_t kUnitEntries = 512;       // of a block of single units
-constexpr int64_t kUnitLoop = 64;           // loops of single units are cut to this
-constexpr int64_t kWorthPeeling = 512;      // bytes of a run whose ends need not be aligned
-constexpr int64_t kEnoughRun = 2048;        // bytes of a run in a buffer: it grows up to this
+constexpr int64_t kLongestRun = int64_t{32}
+                                << 10;  // bytes; longer ones are cut so that threads share
+constexpr int64_t kBlockBytes = int64_t{64} << 10;  // of a block's target: cancelling waits for one
+constexpr int64_t kLongestSteps = 64;               // of a block of tiles or runs
+constexpr int64_t kLongestSide = 16;                // vectors along a side of a block of tiles
+constexpr int64_t kUnitEntries = 512;               // of a block of single units
+constexpr int64_t kUnitLoop = 64;                   // loops of single units are cut to this
+constexpr int64_t kWorthPeeling = 512;              // bytes of a run whose ends need not be aligned
+constexpr int64_t kEnoughRun = 2048;  // bytes of a run in a buffer: it grows up to this
 constexpr int64_t kLongestStagedRun = 8192;
 
 class Planner {

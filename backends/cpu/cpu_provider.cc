@@ -20,7 +20,7 @@ namespace {
 
 // The instruction set of the clones in backends/core/clones.h that this machine runs.
 std::string InstructionSet() {
-#if defined(__x86_64__) && defined(__GNUC__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
   if (__builtin_cpu_supports("x86-64-v4")) return "avx512";
   if (__builtin_cpu_supports("x86-64-v3")) return "avx2";
   return "sse2";

@@ -9,8 +9,8 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr int64_t kRowGroup = 4;           // rows whose sums stay in registers
-constexpr int64_t kTileBytes = 24 * 1024;  // panels that stay in the first-level cache
+constexpr int64_t kRowGroup = 4;                   // rows whose sums stay in registers
+constexpr int64_t kTileBytes = int64_t{24} << 10;  // panels that stay in the first-level cache
 
 double GreatCircle(double sin1, double cos1, double sin2, double cos2, double longitude_distance) {
   const double cosine = sin1 * sin2 + cos1 * cos2 * std::cos(std::abs(longitude_distance));

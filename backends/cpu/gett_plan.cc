@@ -18,7 +18,7 @@ struct Targets {
 };
 
 // Bytes of packed operands and results that the second cache is trusted to hold.
-constexpr int64_t kPanelBytes = 256 * 1024;
+constexpr int64_t kPanelBytes = int64_t{256} << 10;
 
 // Halves the longer side until there are enough tiles or they are small.
 void CutForThreads(const GettRoles& roles, Targets& targets) {

@@ -9,4 +9,10 @@
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #endif
 
+// The baseline is the target whose vectors have one element, for which the kernels have code of
+// their own. Highway itself takes it, or emulated vectors, by the compiler's version.
+#ifndef HWY_BROKEN_EMU128
+#define HWY_BROKEN_EMU128 1
+#endif
+
 #endif  // TENON_BACKENDS_CPU_HIGHWAY_TARGETS_H_

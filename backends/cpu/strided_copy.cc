@@ -47,7 +47,7 @@ void StridedCopy::Run(const void* source, void* target) const {
 
 void StridedCopy::Run(const void* source, void* target, ThreadTeam& team,
                       const int32_t* cancel) const {
-  constexpr int64_t kGrainBytes = 256 * 1024;
+  constexpr int64_t kGrainBytes = 256 << 10;
   for (const CopyPart& part : parts_) {
     team.For(part.outer_count, kGrainBytes / part.block_bytes,
              [&](int64_t begin, int64_t end, Scratch) {

@@ -22,7 +22,7 @@ ContractionJob::ContractionJob(std::unique_ptr<Impl> impl) : impl_(std::move(imp
 ContractionJob::~ContractionJob() = default;
 
 absl::StatusOr<std::unique_ptr<ContractionJob>> ContractionJob::Prepare(
-    const ContractionRequest& request, std::vector<std::shared_ptr<Provider>> providers,
+    const ContractionRequest& request, const std::vector<std::shared_ptr<Provider>>& providers,
     const CancelToken* cancel, ProgramCache* cache) {
   const Clock::time_point start = Clock::now();
   auto impl = std::make_unique<Impl>();

@@ -117,8 +117,9 @@ class ContractionJob {
   // With a cache, which outlives the call, an equal request with the same providers is found there
   // instead; only what can be prepared is stored.
   static absl::StatusOr<std::unique_ptr<ContractionJob>> Prepare(
-      const ContractionRequest& request, std::vector<std::shared_ptr<plugin::Provider>> providers,
-      const CancelToken* cancel, ProgramCache* cache = nullptr);
+      const ContractionRequest& request,
+      const std::vector<std::shared_ptr<plugin::Provider>>& providers, const CancelToken* cancel,
+      ProgramCache* cache = nullptr);
   ~ContractionJob();
 
   // Of one set.

@@ -50,6 +50,7 @@ std::vector<ContractionReport::Kernel> KernelsOf(const Compiled& compiled, const
     }
   }
   std::vector<ContractionReport::Kernel> kernels;
+  kernels.reserve(by_name.size());
   for (auto& [name, kernel] : by_name) kernels.push_back(std::move(kernel));
   std::stable_sort(kernels.begin(), kernels.end(),
                    [](const auto& a, const auto& b) { return a.steps > b.steps; });

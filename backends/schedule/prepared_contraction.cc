@@ -40,7 +40,8 @@ absl::Status Unreachable(const absl::Status& status) {
   const ErrorDetails details = GetErrorDetails(status);
   if (details.reason != Reason::kExceedsMemoryBudget) return status;
   Error error(Reason::kUnreachableTarget, std::string(ToStd(status.message())));
-  for (const auto& [key, value] : details.metadata) std::move(error).Meta(key, value);
+  // Builders return themselves: nothing is moved yet.
+  for (const auto& [key, value] : details.metadata) std::move(error).Meta(key, value);  // NOLINT
   return std::move(error).Field("target_size");
 }
 
@@ -227,7 +228,7 @@ absl::Status Preparation::ReduceReuse(absl::Status refusal, bool at_any_price) {
   if (available <= 0) return refusal;
   const double flops = out_.program->total_flops();
   TENON_RETURN_IF_ERROR(Lower(available));
-  const absl::Status fits = FitBudget();
+  absl::Status fits = FitBudget();
   if (!fits.ok() || at_any_price || out_.program->total_flops() <= kFairPrice * flops) return fits;
   return refusal;
 }

@@ -41,7 +41,7 @@ struct PreparedContraction {
   }
   // Groups that may be claimed and not yet combined.
   int Window() const {
-    return static_cast<int>(std::min<int64_t>(last_group - first_group, 2 * Workers()));
+    return static_cast<int>(std::min<int64_t>(last_group - first_group, int64_t{2} * Workers()));
   }
   int64_t PartialSumBytes() const;
   int64_t ResultBytes() const;  // of a run

@@ -1,6 +1,8 @@
 #include "backends/schedule/program_cache.h"
 
-#include <cstring>
+#include <array>
+#include <bit>
+#include <cstdint>
 #include <utility>
 
 #include "backends/schedule/prepared_contraction.h"
@@ -12,12 +14,12 @@ namespace {
 class KeyWriter {
  public:
   template <typename T>
-  requires std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_pointer_v<T>
+  requires std::is_arithmetic_v<T> || std::is_enum_v<T>
   void Add(T value) {
-    char bytes[sizeof(T)];
-    std::memcpy(bytes, &value, sizeof(T));
-    key_.append(bytes, sizeof(T));
+    const auto bytes = std::bit_cast<std::array<char, sizeof(value)>>(value);
+    key_.append(bytes.data(), bytes.size());
   }
+  void Add(const void* address) { Add(reinterpret_cast<uintptr_t>(address)); }
   void Add(const std::string& text) {
     Add(text.size());
     key_ += text;
