@@ -23,17 +23,6 @@ void Dots(int rows, int64_t count, const T* x, int64_t x_row, const T* y, T* sum
 
 #else
 
-template <typename T>
-struct Parts {
-  using Real = T;
-  static constexpr int kCount = 1;
-};
-template <typename R>
-struct Parts<Complex<R> > {
-  using Real = R;
-  static constexpr int kCount = 2;
-};
-
 // The sum over the lanes of a vector of products: for complex numbers of the real-by-all and the
 // imaginary-by-all products.
 template <typename T, class D, class V>

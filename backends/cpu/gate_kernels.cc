@@ -20,17 +20,6 @@ void Run(const GateRun&, const T*, T*) {}  // vectors of one element have no bit
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <typename T>
-struct Parts {
-  using Real = T;
-  static constexpr int kCount = 1;
-};
-template <typename R>
-struct Parts<Complex<R> > {
-  using Real = R;
-  static constexpr int kCount = 2;
-};
-
 template <typename T, int kHigh, int kPermutations>
 void Sweep(const GateRun& run, const T* v, T* c) {
   using Real = typename Parts<T>::Real;

@@ -56,20 +56,9 @@ constexpr int kAccumulators = 16;
 constexpr int kAccumulators = 8;
 #endif
 
-template <typename T>
-struct Lanes {
-  using Real = T;
-  static constexpr int kParts = 1;
-};
-template <typename R>
-struct Lanes<Complex<R> > {
-  using Real = R;
-  static constexpr int kParts = 2;
-};
-
 // Largest block of rows, and vectors beside it.
 template <typename T>
-constexpr int kMostRows = kAccumulators / 2 / Lanes<T>::kParts;
+constexpr int kMostRows = kAccumulators / 2 / Parts<T>::kCount;
 template <typename T, int kRows>
 constexpr int kColumns = kRows == kMostRows<T> ? 2 : 4;
 
@@ -98,7 +87,7 @@ constexpr int64_t kBlocksAhead = 2;      // blocks of columns that memory takes 
 // side: one sum takes real parts of S, the other imaginary ones, and Finish joins them.
 template <typename T, class D, int kRows, int kColumns>
 struct Sums {
-  static constexpr int kParts = Lanes<T>::kParts;
+  static constexpr int kParts = Parts<T>::kCount;
   hn::Vec<D> part[kParts][kRows][kColumns];
 
   HWY_INLINE explicit Sums(D d) {
@@ -111,7 +100,7 @@ struct Sums {
 
   // One element of S with all vectors of V.
   HWY_INLINE void Add(D d, int row, const T* s, const hn::Vec<D>* v) {
-    const auto* values = reinterpret_cast<const typename Lanes<T>::Real*>(s);
+    const auto* values = reinterpret_cast<const typename Parts<T>::Real*>(s);
     for (int p = 0; p < kParts; ++p) {
       const hn::Vec<D> value = hn::Set(d, values[p]);
       for (int c = 0; c < kColumns; ++c) {
@@ -145,7 +134,7 @@ struct Sums {
 // Vectors that lie in kPieces pieces, whose offsets are in elements of T.
 template <typename T, int kPieces, class D, typename Real = hn::TFromD<D> >
 HWY_INLINE hn::Vec<D> LoadPieces(D d, const Real* from, const int64_t* offsets) {
-  constexpr int kParts = Lanes<T>::kParts;
+  constexpr int kParts = Parts<T>::kCount;
   if constexpr (kPieces == 1) {
     return hn::LoadU(d, from + offsets[0] * kParts);
   } else {
@@ -157,7 +146,7 @@ HWY_INLINE hn::Vec<D> LoadPieces(D d, const Real* from, const int64_t* offsets) 
 
 template <typename T, int kPieces, class D, typename Real = hn::TFromD<D> >
 HWY_INLINE void StorePieces(D d, hn::Vec<D> value, Real* to, const int64_t* offsets) {
-  constexpr int kParts = Lanes<T>::kParts;
+  constexpr int kParts = Parts<T>::kCount;
   if constexpr (kPieces == 1) {
     hn::StoreU(value, d, to + offsets[0] * kParts);
   } else {
@@ -182,9 +171,9 @@ template <typename T, int kRows, int kColumns, int kPieces>
 HWY_INLINE void MultiplyPieces(const ProductTile& tile, const T* HWY_RESTRICT s,
                                const T* HWY_RESTRICT v, T* HWY_RESTRICT c, int64_t row,
                                int64_t vector) {
-  using Real = typename Lanes<T>::Real;
+  using Real = typename Parts<T>::Real;
   const hn::ScalableTag<Real> d;
-  constexpr int kParts = Lanes<T>::kParts;
+  constexpr int kParts = Parts<T>::kCount;
   Sums<T, decltype(d), kRows, kColumns> sums(d);
   const int64_t* v_pieces = tile.v_vector + vector * kPieces;
   const int64_t* c_pieces = tile.c_vector + vector * kPieces;
@@ -237,10 +226,10 @@ HWY_INLINE void MultiplyBlock(const ProductTile& tile, const Item<T>& item, int6
   const T* HWY_RESTRICT const s = item.s;
   const T* HWY_RESTRICT const v = item.v;
   T* HWY_RESTRICT const c = item.c;
-  using Real = typename Lanes<T>::Real;
+  using Real = typename Parts<T>::Real;
   const hn::ScalableTag<Real> d;
   using D = decltype(d);
-  constexpr int kParts = Lanes<T>::kParts;
+  constexpr int kParts = Parts<T>::kCount;
   const auto mask = hn::FirstN(d, static_cast<size_t>(tile.partial_elements * kParts));
   const auto load = [&](const Real* from) HWY_ATTR {
     if constexpr (kIsPartial) {
@@ -489,7 +478,7 @@ void PaceFetching(ProductTile& tile) {
                          std::max<int64_t>(tile.whole / kWide, 1) *
                          ((tile.depth + kChunk - 1) / kChunk);
   const int64_t work =
-      std::min(tile.rows, kRows) * kWide * Lanes<T>::kParts * std::min(tile.depth, kChunk);
+      std::min(tile.rows, kRows) * kWide * Parts<T>::kCount * std::min(tile.depth, kChunk);
   tile.ahead->per_chunk = (tile.ahead->count() + chunks - 1) / chunks;
   if (tile.ahead->per_chunk * kWorkPerLine > work) tile.ahead = nullptr;
 }
@@ -507,8 +496,8 @@ void Multiply(ProductTile tile, const T* s, const T* v, T* c) {
 
 template <typename T>
 int64_t ElementsPerVector() {
-  const hn::ScalableTag<typename Lanes<T>::Real> d;
-  return static_cast<int64_t>(hn::Lanes(d)) / Lanes<T>::kParts;
+  const hn::ScalableTag<typename Parts<T>::Real> d;
+  return static_cast<int64_t>(hn::Lanes(d)) / Parts<T>::kCount;
 }
 
 #endif  // HWY_TARGET == HWY_SCALAR

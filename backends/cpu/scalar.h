@@ -45,6 +45,18 @@ struct IsComplexScalar : std::false_type {};
 template <typename R>
 struct IsComplexScalar<Complex<R>> : std::true_type {};
 
+// The real numbers that an element is made of, side by side.
+template <typename T>
+struct Parts {
+  using Real = T;
+  static constexpr int kCount = 1;
+};
+template <typename R>
+struct Parts<Complex<R>> {
+  using Real = R;
+  static constexpr int kCount = 2;
+};
+
 // The same kind of number in double precision.
 template <typename T>
 struct DoubleOf {

@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kPromisedSeconds = 0.1;
 constexpr int64_t kSlices = 4;  // the extent of index s
-constexpr double kSlack = 10;    // other work on the machine
+constexpr double kSlack = 10;   // other work on the machine
 
 struct Case {
   std::string name;
