@@ -1,7 +1,5 @@
 #include "backends/cpu/calibration.h"
 
-#include "backends/cpu/product_kernels.h"
-
 namespace tenon::cpu {
 namespace {
 
@@ -22,10 +20,6 @@ constexpr Calibration kAvx512 = {
 
 }  // namespace
 
-const Calibration& CalibrationFor(int) { return kAvx512; }
-
-const Calibration& MachineCalibration() {
-  return CalibrationFor(static_cast<int>(VectorElements<float>()) * 4);
-}
+const Calibration& MachineCalibration() { return kAvx512; }
 
 }  // namespace tenon::cpu

@@ -1,5 +1,6 @@
-// Contractions of a large tensor with a small one over indices that lie inside a vector, in one
-// pass over memory: gates on the low qubits of a state.
+// Contractions of a large tensor with a small one, or with a small one for each iteration of a
+// batch, over indices that lie inside a vector, in one pass over memory: gates on the low qubits of
+// a state, products of tiny matrices.
 
 #ifndef TENON_BACKENDS_CPU_GATE_H_
 #define TENON_BACKENDS_CPU_GATE_H_
@@ -8,7 +9,7 @@
 
 namespace tenon::cpu {
 
-// Takes contractions without batch whose result has the contracted low bits of the large operand's
+// Takes contractions whose result has the contracted low bits of the large operand's
 // layout replaced, bit by bit, by indices of the small one.
 Preparation PrepareGate(const StepView& step);
 

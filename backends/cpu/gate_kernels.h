@@ -34,6 +34,11 @@ struct GateRun {
   // By row, h, p and, for complex numbers, real or imaginary part: one vector each, 64 bytes
   // aligned, the value for each of its lanes.
   const void* coefficients = nullptr;
+  // Where every position has its own matrix, in the first `s_elements` (up to two vectors) from its
+  // place in S on: the step from one position to the next, and instead of the coefficients, for
+  // each of their 4-byte lanes, which lane of S it is.
+  int64_t s_elements = 0, s_step = 0;
+  const uint32_t* lookups = nullptr;
   bool accumulate = false;  // add to C
   bool stream = false;      // write around the caches; all vectors of C are aligned
 };
@@ -41,10 +46,13 @@ struct GateRun {
 // Whether there is a kernel for these counts (`high` times `permutations` terms).
 bool HasGateKernel(int64_t high, int64_t permutations);
 
-// Thread-safe on different C. Defined for the four contraction types; only where HasGateKernel and
-// vectors hold more than one element.
+// Whether this machine has a kernel for matrices that change from position to position.
+bool HasGateLookups();
+
+// `s` is null where there are coefficients. Thread-safe on different C. Defined for the four
+// contraction types; only where HasGateKernel and vectors hold more than one element.
 template <typename T>
-void RunGate(const GateRun& run, const T* v, T* c);
+void RunGate(const GateRun& run, const T* s, const T* v, T* c);
 
 }  // namespace tenon::cpu
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backends/core/error.h"
+#include "backends/cpu/gate_kernels.h"
 #include "backends/cpu/gett_plan.h"
 #include "backends/cpu/product_kernels.h"
 #include "backends/cpu/provider.h"
@@ -293,19 +294,32 @@ TEST_P(VectorKernelTest, OtherGates) {
          {M(vector, 2, 0, 2), M(3, 2 * vector, 0, 2 * vector)},
          {M(2, 0, 2, 1), M(4, 0, 4, 6 * vector)},
          {M(2, 1, 1, 0)}});
-  // The new index does not take the place of the old one; a batch.
+  // The new index does not take the place of the old one.
   check({dtype(),
          {},
          {M(vector, 2, 0, 1), M(3, 2 * vector, 0, vector)},
          {M(2, 0, 2, 3 * vector)},
          {M(2, 1, 1, 0)}},
         "reference");
-  check({dtype(),
-         {M(3, 2 * vector, 4, 2 * vector)},
-         {M(vector, 2, 0, 2)},
-         {M(2, 0, 2, 1)},
-         {M(2, 1, 1, 0)}},
-        "reference");
+}
+
+// Tiny matrices in a batch: those that fill no vector with a row, and fit in two vectors.
+TEST_P(VectorKernelTest, BatchesOfTinyMatrices) {
+  const int64_t vector = VectorElementsOf(dtype());
+  const bool has_kernel = cpu::HasGateLookups();
+  for (const int64_t n : {2, 4, 8}) {
+    for (const bool transposed : {false, true}) {
+      SCOPED_TRACE(n);
+      const int64_t size = n * n, row = transposed ? 1 : n, term = transposed ? n : 1;
+      OneStep step(dtype(), {M(64, size, size, size)}, {M(n, row, 0, n)}, {M(n, 0, 1, 1)},
+                   {M(n, term, n, 0)}, 2);
+      const int64_t matrices = std::max<int64_t>(vector / size, 1);  // of a position
+      const int64_t inside = std::min(n, vector / n), terms = n;     // terms of a position
+      const bool fits = has_kernel && n < vector && inside > 1 && matrices * size <= 2 * vector &&
+                        terms <= cpu::kMostGateTerms;
+      EXPECT_EQ(Check(step.builder.Build(), 2 * n, "kernels=gate"), fits ? "gate" : "reference");
+    }
+  }
 }
 
 TEST_P(VectorKernelTest, ManyShortLoops) {
