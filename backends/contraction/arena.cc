@@ -1,8 +1,11 @@
 #include "backends/contraction/arena.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <numeric>
+#include <queue>
+#include <utility>
 
 #include "backends/core/error.h"
 
@@ -33,6 +36,49 @@ int64_t BestFit(const std::vector<Lifetime>& tensors, const std::vector<Placed>&
   return best >= 0 ? best : free_from;
 }
 
+// Best fit looks at every tensor that has been placed. Beyond this many, what is left is small.
+constexpr size_t kMostBestFits = 4096;
+
+// Places of one size for tensors of a class, from `begin` on: in the order of their first steps
+// each takes a place that is free again, if there is one. Where the places end.
+int64_t PlaceClass(const std::vector<Lifetime>& tensors, std::vector<int>& in_class, int64_t begin,
+                   int64_t size, std::vector<int64_t>& offsets) {
+  std::sort(in_class.begin(), in_class.end(), [&](int x, int y) {
+    return std::pair(tensors[x].first_step, x) < std::pair(tensors[y].first_step, y);
+  });
+  using Taken = std::pair<int, int64_t>;  // last step, place
+  std::priority_queue<Taken, std::vector<Taken>, std::greater<>> taken;
+  int64_t end = begin;
+  for (const int tensor : in_class) {
+    const Lifetime& lifetime = tensors[tensor];
+    const bool reuses = !lifetime.kept && !taken.empty() && taken.top().first < lifetime.first_step;
+    const int64_t place = reuses ? taken.top().second : end;
+    if (reuses) {
+      taken.pop();
+    } else {
+      end += size;
+    }
+    offsets[tensor] = place;
+    if (!lifetime.kept) taken.emplace(lifetime.last_step, place);  // else nobody follows
+  }
+  return end;
+}
+
+// The tensors from `first` on in `by_size`, behind all others: those of about one size share
+// places.
+void PlaceSmall(const std::vector<Lifetime>& tensors, const std::vector<int>& by_size, size_t first,
+                int64_t alignment, ArenaPlan& plan) {
+  for (size_t i = first; i < by_size.size() && tensors[by_size[i]].elements > 0;) {
+    const int64_t largest = tensors[by_size[i]].elements;
+    std::vector<int> in_class;
+    for (; i < by_size.size() && tensors[by_size[i]].elements > largest / 2; ++i) {
+      in_class.push_back(by_size[i]);
+    }
+    const int64_t size = (largest + alignment - 1) / alignment * alignment;
+    plan.elements = PlaceClass(tensors, in_class, plan.elements, size, plan.offsets);
+  }
+}
+
 }  // namespace
 
 bool LifetimesConflict(const Lifetime& x, const Lifetime& y) {
@@ -51,9 +97,16 @@ absl::StatusOr<ArenaPlan> PlanArena(const std::vector<Lifetime>& tensors,
   ArenaPlan plan;
   plan.offsets.assign(tensors.size(), 0);
   std::vector<Placed> placed;
-  for (const int tensor : by_size) {
+  for (size_t i = 0; i < by_size.size(); ++i) {
+    const int tensor = by_size[i];
     const int64_t elements = tensors[tensor].elements;
     if (elements == 0) break;
+    const __int128 side_by_side = __int128{static_cast<int64_t>(by_size.size() - i)} *
+                                  (__int128{elements} + alignment_elements);
+    if (i >= kMostBestFits && plan.elements + side_by_side <= max_elements) {
+      PlaceSmall(tensors, by_size, i, alignment_elements, plan);
+      break;
+    }
     int64_t end = 0;
     const bool fits = elements <= max_elements - alignment_elements;
     if (fits) {

@@ -1,5 +1,7 @@
 #include "backends/core/memory.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 
@@ -37,6 +39,21 @@ void ReleaseMemory(void* memory, int64_t bytes) {
   if (memory == nullptr) return;
   if (IsPooled(bytes)) return BlockPool::Shared().Give(memory, bytes);
   std::free(memory);
+}
+
+void PopulateMemory(void* begin, int64_t bytes) {
+#ifdef MADV_POPULATE_WRITE
+  constexpr uintptr_t kPageBytes = 4096;
+  const uintptr_t first = (reinterpret_cast<uintptr_t>(begin) + kPageBytes - 1) / kPageBytes;
+  const uintptr_t last =
+      (reinterpret_cast<uintptr_t>(begin) + static_cast<uintptr_t>(bytes)) / kPageBytes;
+  if (first >= last) return;
+  // Refused by older systems: then pages come when they are first written.
+  madvise(reinterpret_cast<void*>(first * kPageBytes), (last - first) * kPageBytes,
+          MADV_POPULATE_WRITE);
+#else
+  (void)begin, (void)bytes;
+#endif
 }
 
 }  // namespace tenon

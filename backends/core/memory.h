@@ -19,6 +19,10 @@ void* AllocateMemory(int64_t bytes, int64_t alignment);
 // Gives back what AllocateMemory gave for as many bytes; null is ignored.
 void ReleaseMemory(void* memory, int64_t bytes);
 
+// Has the system provide the pages of [begin, begin + bytes) now, if it can. Contents stay.
+// Thread-safe.
+void PopulateMemory(void* begin, int64_t bytes);
+
 }  // namespace tenon
 
 #endif  // TENON_BACKENDS_CORE_MEMORY_H_

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backends/core/error.h"
+#include "backends/core/memory.h"
 #include "backends/core/strings.h"
 
 namespace tenon::cpu {
@@ -146,6 +147,21 @@ std::byte* Execution::Address(const tenon_tensor_ref& tensor, const Worker& work
   return base == nullptr ? nullptr : base + offset * compiled_.element_bytes();
 }
 
+// The system clears pages when they are first written, which can take a second for each gigabyte.
+// A kernel that scatters its writes would do all of that before it looks at the cancel flag again.
+void Execution::Populate(void* begin, int64_t bytes) {
+  constexpr int64_t kLargeBytes = 8 << 20;
+  if (bytes < kLargeBytes) return;
+  const int64_t pieces = (bytes + kHugePageBytes - 1) / kHugePageBytes;
+  team_->For(pieces, 1, [&](int64_t first, int64_t last, Scratch) {
+    for (int64_t i = first; i < last && !IsCancelled(cancel_); ++i) {
+      const int64_t offset = i * kHugePageBytes;
+      PopulateMemory(static_cast<std::byte*>(begin) + offset,
+                     std::min(kHugePageBytes, bytes - offset));
+    }
+  });
+}
+
 absl::Status Execution::RunStep(size_t number, Worker& worker, bool accumulate) {
   if (IsCancelled(cancel_)) {
     return Error(Reason::kClientCancelled, "the contraction was cancelled while it was running");
@@ -160,6 +176,9 @@ absl::Status Execution::RunStep(size_t number, Worker& worker, bool accumulate) 
   arguments.accumulate = accumulate && description.c.space == TENON_SPACE_RESULT && !normalizes();
   arguments.team = team_.get();
   arguments.cancel = cancel_;
+  if (worker.step_runs[number] == 0) {
+    Populate(arguments.c, description.c.extent_elements * compiled_.element_bytes());
+  }
   step.kernel->Run(arguments);
   if (normalizes()) NormalizeResult(number, worker, arguments.c);
   const std::chrono::duration<double> duration = std::chrono::steady_clock::now() - start;

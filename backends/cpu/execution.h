@@ -63,6 +63,8 @@ class Execution {
   absl::Status TakeScales(const tenon_host& memory);
   absl::Status RunPhase(int32_t phase);
   absl::Status RunStep(size_t step, Worker& worker, bool accumulate);
+  // Before a step writes a large tensor for the first time.
+  void Populate(void* begin, int64_t bytes);
   absl::Status RunSlices(Worker& worker, int64_t block, int64_t first_slice, int64_t last_slice);
   absl::Status CheckGroup(int32_t worker, int64_t block, int64_t first_slice, int64_t last_slice,
                           const void* partial_sum, const int64_t* exponent) const;

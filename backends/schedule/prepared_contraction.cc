@@ -136,6 +136,7 @@ absl::Status Preparation::CheckGroupRange() const {
 // `intermediate_bytes` as in LoweringOptions.
 absl::Status Preparation::Lower(int64_t intermediate_bytes) {
   const Clock::time_point start = Clock::now();
+  TENON_RETURN_IF_ERROR(cancel_->Check());
   for (PreparedContraction::Lane& lane : out_.lanes) lane.compiled.reset();
   contraction::LoweringOptions options;
   options.dtype = out_.dtype;
@@ -146,6 +147,7 @@ absl::Status Preparation::Lower(int64_t intermediate_bytes) {
   TENON_ASSIGN_OR_RETURN(out_.program, contraction::LowerProgram(
                                            StackSets(out_.expression, request_.varying, out_.sets),
                                            out_.path, out_.sliced, options));
+  TENON_RETURN_IF_ERROR(cancel_->Check());
   out_.first_group = request_.first_group;
   out_.last_group = request_.last_group == 0 ? out_.program->n_groups() : request_.last_group;
   TENON_RETURN_IF_ERROR(CheckGroupRange());

@@ -91,5 +91,40 @@ TEST(PlanArena, ConflictingTensorsNeverOverlap) {
   }
 }
 
+// More tensors than are placed by best fit: the small ones share places of their size.
+TEST(PlanArena, ThousandsOfSmallTensorsShareTheirPlaces) {
+  std::mt19937 random(4);
+  std::vector<Lifetime> tensors;
+  constexpr int kTensors = 9000;
+  for (int i = 0; i < kTensors; ++i) {
+    Lifetime lifetime;
+    lifetime.elements = 1 + static_cast<int64_t>(random() % (i % 9 == 0 ? 1000 : 20));
+    lifetime.first_step = i;
+    lifetime.last_step = i + static_cast<int>(random() % (i % 50 == 0 ? 3000 : 4));
+    lifetime.level = static_cast<int>(random() % 3);
+    lifetime.kept = random() % 100 == 0;
+    tensors.push_back(lifetime);
+  }
+  const auto plan = PlanArena(tensors, 8, kNoLimit);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (int x = 0; x < kTensors; ++x) {
+    ASSERT_EQ(plan->offsets[x] % 8, 0);
+    ASSERT_LE(plan->offsets[x] + tensors[x].elements, plan->elements);
+    for (int y = 0; y < x; ++y) {
+      const bool apart = plan->offsets[x] + tensors[x].elements <= plan->offsets[y] ||
+                         plan->offsets[y] + tensors[y].elements <= plan->offsets[x];
+      ASSERT_TRUE(apart || !LifetimesConflict(tensors[x], tensors[y])) << x << " and " << y;
+    }
+  }
+}
+
+TEST(PlanArena, LongChainsNeedFewPlaces) {
+  std::vector<Lifetime> tensors;
+  for (int i = 0; i < 200000; ++i) tensors.push_back({1 + i % 8, i, i + 1, 1, false});
+  EXPECT_LE(PlanArena(tensors, 8, kNoLimit)->elements, 8 * 2 * 5);
+  for (Lifetime& tensor : tensors) tensor.elements = kNoLimit / 2;
+  EXPECT_FALSE(PlanArena({tensors[0], tensors[0], tensors[0]}, 8, kNoLimit).ok());
+}
+
 }  // namespace
 }  // namespace tenon::contraction
