@@ -60,15 +60,17 @@ class Gate final : public StepKernel {
     // Positions that memory takes to arrive. The last ones of a run ask for the first ones of a
     // later one.
     constexpr int64_t kAhead = 24;
-    const int64_t positions = plan_.run.extent, lead = std::max<int64_t>(kAhead / positions, 1);
-    const int64_t inside = std::max<int64_t>(positions - kAhead, 0);
+    const int64_t lead = std::max<int64_t>(kAhead / plan_.run.extent, 1);
     Odometer at(plan_.outer, begin), later(plan_.outer, begin);
     for (int64_t i = 0; i < lead; ++i) later.Next();
     for (int64_t i = begin; i < end && !IsCancelled(arguments.cancel);
          ++i, at.Next(), later.Next()) {
+      const bool is_last = (i + 1) % plan_.runs_of_loop == 0;
+      const int64_t positions = is_last ? plan_.last_run : plan_.run.extent;
+      const int64_t inside = std::max<int64_t>(positions - kAhead, 0);
       run.positions = inside;
       run.v_ahead = kAhead * run.v_step;
-      RunGate<T>(run, s + at.a(), v + at.b(), c + at.c());
+      if (inside > 0) RunGate<T>(run, s + at.a(), v + at.b(), c + at.c());
       run.positions = positions - inside;
       run.v_ahead = later.b() - at.b() - inside * run.v_step;
       RunGate<T>(run, s + at.a() + inside * run.s_step, v + at.b() + inside * run.v_step,

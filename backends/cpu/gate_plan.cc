@@ -6,6 +6,7 @@
 
 #include "backends/cpu/calibration.h"
 #include "backends/cpu/gate_kernels.h"
+#include "backends/cpu/tile_axis.h"
 
 namespace tenon::cpu {
 namespace {
@@ -49,29 +50,18 @@ int64_t OffsetOfLane(const std::vector<tenon_mode>& bits, GettStride lane, int64
   return offset;
 }
 
-std::vector<int64_t> OffsetsIn(const std::vector<tenon_mode>& loops, GettStride stride) {
-  std::vector<int64_t> offsets;
-  for (Odometer at(loops); static_cast<int64_t>(offsets.size()) < LoopCount(loops); at.Next()) {
-    offsets.push_back(stride == kS ? at.a() : stride == kV ? at.b() : at.c());
-  }
-  return offsets;
-}
-
-// Cuts the run so that there are blocks enough for threads and for cancelling.
+// Cuts the innermost loop so that there are runs enough for threads and for cancelling.
 void NestPositions(std::vector<tenon_mode> loops, GatePlan& plan) {
   constexpr int64_t kLongestRun = 1024;
   plan.outer = NestedLoops(std::move(loops), NestBy::kB);
   if (plan.outer.empty()) return;
-  plan.run = plan.outer.back();
-  plan.outer.pop_back();
-  int64_t pieces = 1;
-  while (plan.run.extent / pieces > kLongestRun && plan.run.extent % (2 * pieces) == 0) pieces *= 2;
-  plan.run.extent /= pieces;
-  if (pieces > 1) {
-    plan.outer.push_back({pieces, plan.run.stride_a * plan.run.extent,
-                          plan.run.stride_b * plan.run.extent,
-                          plan.run.stride_c * plan.run.extent});
-  }
+  tenon_mode& inner = plan.outer.back();
+  plan.run = inner;
+  plan.run.extent = std::min(inner.extent, kLongestRun);
+  plan.runs_of_loop = (inner.extent + kLongestRun - 1) / kLongestRun;
+  plan.last_run = inner.extent - (plan.runs_of_loop - 1) * plan.run.extent;
+  inner = {plan.runs_of_loop, inner.stride_a * plan.run.extent, inner.stride_b * plan.run.extent,
+           inner.stride_c * plan.run.extent};
   plan.n_runs = LoopCount(plan.outer);
 }
 
@@ -94,10 +84,10 @@ void Tabulate(const Split& rows, const Split& depth, const Split& batch, int64_t
       plan.lanes.push_back(static_cast<int32_t>(lane ^ (flip * lanes_per_element)));
     }
   }
-  plan.v_high = OffsetsIn(depth.high, kV);
-  plan.c_row = OffsetsIn(rows.high, kC);
-  const std::vector<int64_t> depth_s = OffsetsIn(depth.high, kS);
-  for (const int64_t row : OffsetsIn(rows.high, kS)) {
+  plan.v_high = Positions(depth.high, kV);
+  plan.c_row = Positions(rows.high, kC);
+  const std::vector<int64_t> depth_s = Positions(depth.high, kS);
+  for (const int64_t row : Positions(rows.high, kS)) {
     for (const int64_t high : depth_s) {
       for (const int64_t flip : flips) {
         for (int64_t lane = 0; lane < plan.vector; ++lane) {
@@ -130,11 +120,10 @@ void TabulateLookups(const GettRoles& roles, GatePlan& plan) {
 
 // Whether every vector of C is aligned where C is, and C is too large for the caches.
 bool MayStream(const GettRoles& roles, const GatePlan& plan) {
-  constexpr double kLargeBytes = 32e6;
   const auto is_aligned = [&](int64_t offset) { return offset % roles.vector == 0; };
   return static_cast<double>(roles.items) * static_cast<double>(roles.n_rows) *
                  static_cast<double>(roles.n_columns) * static_cast<double>(roles.element_bytes) >=
-             kLargeBytes &&
+             kStreamedBytes &&
          is_aligned(plan.run.stride_c) &&
          std::all_of(plan.c_row.begin(), plan.c_row.end(), is_aligned) &&
          std::all_of(plan.outer.begin(), plan.outer.end(),

@@ -16,6 +16,8 @@ struct GatePlan {
   bool is_swapped = false;
   std::vector<tenon_mode> outer;  // of runs, outermost first
   tenon_mode run{1, 0, 0, 0};     // positions of a run
+  // The innermost of `outer` runs over the pieces of one loop, of which the last may be shorter.
+  int64_t runs_of_loop = 1, last_run = 1;
   int64_t n_runs = 1;
   std::vector<int64_t> v_high, c_row;
   std::vector<int64_t> coefficients;  // offsets in S by row, h, p and lane

@@ -16,6 +16,9 @@ using GettStride = int64_t tenon_mode::*;
 inline constexpr GettStride kS = &tenon_mode::stride_a, kV = &tenon_mode::stride_b,
                             kC = &tenon_mode::stride_c;
 
+// Results of this size are written past the caches where all of their vectors are aligned.
+inline constexpr double kStreamedBytes = 32e6;
+
 // A step in the roles of the kernel (see gett_plan.h).
 struct GettRoles {
   std::vector<tenon_mode> batch, rows, columns, depth;

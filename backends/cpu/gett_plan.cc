@@ -143,20 +143,6 @@ GettPlan CheapestCuts(const GettRoles& roles) {
   return best;
 }
 
-// Offsets of all iterations of nested loops, the last one fastest.
-std::vector<int64_t> Positions(const std::vector<tenon_mode>& loops, GettStride stride) {
-  std::vector<int64_t> positions = {0};
-  for (const tenon_mode& loop : loops) {
-    std::vector<int64_t> next;
-    next.reserve(positions.size() * static_cast<size_t>(loop.extent));
-    for (const int64_t base : positions) {
-      for (int64_t i = 0; i < loop.extent; ++i) next.push_back(base + i * (loop.*stride));
-    }
-    positions = std::move(next);
-  }
-  return positions;
-}
-
 std::vector<int64_t> Multiples(int64_t count, int64_t step) {
   std::vector<int64_t> multiples(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) multiples[static_cast<size_t>(i)] = i * step;
@@ -393,11 +379,10 @@ void PlanLines(const GettRoles& roles, GettPlan& plan) {
 }
 
 bool MayStream(const GettRoles& roles, const GettPlan& plan) {
-  constexpr double kLargeBytes = 32e6;
   const double bytes = static_cast<double>(roles.items) * static_cast<double>(roles.n_rows) *
                        static_cast<double>(roles.n_columns) *
                        static_cast<double>(roles.element_bytes);
-  return bytes >= kLargeBytes && !plan.c.is_packed && plan.depth.tiles == 1 &&
+  return bytes >= kStreamedBytes && !plan.c.is_packed && plan.depth.tiles == 1 &&
          HasWholeVectors(roles, plan);
 }
 

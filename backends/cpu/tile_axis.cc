@@ -70,6 +70,19 @@ Offsets OffsetsOf(Modes loops, int64_t index) {
   return offsets;
 }
 
+std::vector<int64_t> Positions(Modes loops, int64_t tenon_mode::*stride) {
+  std::vector<int64_t> positions = {0};
+  for (const tenon_mode& loop : loops) {
+    std::vector<int64_t> next;
+    next.reserve(positions.size() * static_cast<size_t>(loop.extent));
+    for (const int64_t base : positions) {
+      for (int64_t i = 0; i < loop.extent; ++i) next.push_back(base + i * (loop.*stride));
+    }
+    positions = std::move(next);
+  }
+  return positions;
+}
+
 std::vector<tenon_mode> TileAxis::Inner(bool is_tail) const {
   std::vector<tenon_mode> loops = inner;
   if (is_tail && cut >= 0) loops[cut].extent = tail_chunk;

@@ -19,6 +19,9 @@ struct Offsets {
 // Where iteration `index` of nested loops begins.
 Offsets OffsetsOf(Modes loops, int64_t index);
 
+// The offsets of all iterations of nested loops, the last one fastest.
+std::vector<int64_t> Positions(Modes loops, int64_t tenon_mode::*stride);
+
 // One of m, n and k: the loops inside a tile and those over tiles. A tile is a box of the group's
 // loops: whole ones, at most one chunk of another, single values of the rest.
 struct TileAxis {

@@ -34,6 +34,15 @@ class ConformanceTest : public ::testing::TestWithParam<int32_t> {
   int32_t dtype() const { return GetParam(); }
   // Of up to `wanted`, those that make sense at once.
   int Workers(int wanted) const { return std::min(wanted, provider_->info().max_workers); }
+  // Against the oracle.
+  void CheckStep(const RandomStep& step, uint64_t seed) {
+    const tenon_program& program = step.builder->Build();
+    const auto operands = RandomOperands(program, seed);
+    const auto compiled = CompileOrDie(*provider_, program);
+    const auto bytes = RunGroup(*compiled, program, operands);
+    ASSERT_TRUE(bytes.ok()) << bytes.status();
+    ExpectOracle(program, operands, *bytes, step.terms);
+  }
   double OperationsPerProduct() const { return IsComplexDType(dtype()) ? 8 : 2; }
 
   std::shared_ptr<plugin::Provider> provider_;
@@ -84,13 +93,7 @@ TEST_P(ConformanceTest, RandomContractionsMatchNestedLoops) {
   std::mt19937_64 random(7);
   for (int round = 0; round < 150; ++round) {
     SCOPED_TRACE(round);
-    const RandomStep step = RandomContract(dtype(), random, round % 2 == 0 ? 4 : 7);
-    const tenon_program& program = step.builder->Build();
-    const auto operands = RandomOperands(program, round);
-    const auto compiled = CompileOrDie(*provider_, program);
-    const auto bytes = RunGroup(*compiled, program, operands);
-    ASSERT_TRUE(bytes.ok()) << bytes.status();
-    ExpectOracle(program, operands, *bytes, step.terms);
+    CheckStep(RandomContract(dtype(), random, round % 2 == 0 ? 4 : 7), round);
   }
 }
 
@@ -98,13 +101,7 @@ TEST_P(ConformanceTest, RandomUnaryStepsMatchNestedLoops) {
   std::mt19937_64 random(8);
   for (int round = 0; round < 150; ++round) {
     SCOPED_TRACE(round);
-    const RandomStep step = RandomUnary(dtype(), random, round % 2 == 0 ? 4 : 9);
-    const tenon_program& program = step.builder->Build();
-    const auto operands = RandomOperands(program, round);
-    const auto compiled = CompileOrDie(*provider_, program);
-    const auto bytes = RunGroup(*compiled, program, operands);
-    ASSERT_TRUE(bytes.ok()) << bytes.status();
-    ExpectOracle(program, operands, *bytes, step.terms);
+    CheckStep(RandomUnary(dtype(), random, round % 2 == 0 ? 4 : 9), round);
   }
 }
 

@@ -294,6 +294,12 @@ TEST_P(VectorKernelTest, OtherGates) {
          {M(vector, 2, 0, 2), M(3, 2 * vector, 0, 2 * vector)},
          {M(2, 0, 2, 1), M(4, 0, 4, 6 * vector)},
          {M(2, 1, 1, 0)}});
+  // A run that is cut unevenly.
+  check({dtype(),
+         {},
+         {M(2500 * vector / 2 + vector / 2, 2, 0, 2)},
+         {M(2, 0, 2, 1)},
+         {M(2, 1, 1, 0)}});
   // The new index does not take the place of the old one.
   check({dtype(),
          {},
