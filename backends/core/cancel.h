@@ -13,6 +13,12 @@
 
 namespace tenon {
 
+// Non-zero once the work should stop: the flag of a token as the plug-in interface sees it; may be
+// null.
+inline bool IsCancelled(const int32_t* cancel) {
+  return cancel != nullptr && __atomic_load_n(cancel, __ATOMIC_RELAXED) != 0;
+}
+
 // Thread-safe. Polled between steps and inside long ones, so that a worker is idle within 100 ms
 // of Cancel() or of the deadline. The first reason given stays.
 class CancelToken {

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "backends/cpu/parallel.h"
+#include "backends/core/parallel.h"
 #include "backends/cpu/radix_sort.h"
 #include "backends/measurement/resource.h"
 

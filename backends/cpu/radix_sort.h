@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "backends/core/parallel.h"
 #include "backends/core/tensor.h"
-#include "backends/cpu/parallel.h"
 
 namespace tenon::cpu {
 

@@ -11,10 +11,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "backends/core/error.h"
+#include "backends/core/parallel.h"
 #include "backends/core/tensor.h"
 #include "backends/cpu/distance.h"
 #include "backends/cpu/pair_order.h"
-#include "backends/cpu/parallel.h"
 #include "backends/cpu/resource_request.h"
 #include "backends/cpu/row_kernels.h"
 #include "backends/measurement/summation.h"

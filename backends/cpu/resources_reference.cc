@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "backends/core/error.h"
+#include "backends/core/parallel.h"
 #include "backends/cpu/distance.h"
 #include "backends/cpu/pair_order.h"
-#include "backends/cpu/parallel.h"
 #include "backends/cpu/resource_request.h"
 #include "backends/cpu/resources.h"
 #include "backends/measurement/summation.h"

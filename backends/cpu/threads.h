@@ -11,14 +11,10 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "backends/core/cancel.h"
 #include "oneapi/tbb/task_arena.h"
 
 namespace tenon::cpu {
-
-// Non-zero once the work should stop; `cancel` may be null.
-inline bool IsCancelled(const int32_t* cancel) {
-  return cancel != nullptr && __atomic_load_n(cancel, __ATOMIC_RELAXED) != 0;
-}
 
 // Cores this process may run on, at least 1.
 int UsableCores();

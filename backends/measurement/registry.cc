@@ -1,5 +1,6 @@
 #include "backends/measurement/registry.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -79,9 +80,8 @@ ParameterValue DefaultValue(const ParameterInfo& parameter) {
   return parameter.default_value;
 }
 
-absl::Status CheckNeighbors(const MeasureInfo& info, int64_t k, int64_t n,
+absl::Status CheckNeighbors(const MeasureInfo& info, int64_t k, int64_t n, bool below_half,
                             const std::string& field) {
-  const bool below_half = info.alias == "tnc" || info.alias == "ca_tnc";
   if (k >= 1 && k <= n - 1 && (!below_half || k < n - k)) return absl::OkStatus();
   return Error(Reason::kKOutOfRange,
                absl::StrCat(info.id, ": k = ", k, " with n = ", n, " rows, needed is ",
@@ -91,16 +91,82 @@ absl::Status CheckNeighbors(const MeasureInfo& info, int64_t k, int64_t n,
       .Meta("n", n);
 }
 
-absl::Status CheckRange(const MeasureInfo& info, const std::string& name,
-                        const ParameterValue& value, int64_t n, const std::string& field) {
-  if (name == "k") return CheckNeighbors(info, std::get<int64_t>(value), n, field);
-  if (name == "sigma") {
-    const double sigma = std::get<double>(value);
-    if (sigma > 0 && std::isfinite(sigma)) return absl::OkStatus();
-    return BadParameter(field,
-                        absl::StrCat(info.id, ": sigma must be positive and finite, not ", sigma));
+double NumberOf(const ParameterValue& value) {
+  const auto* integer = std::get_if<int64_t>(&value);
+  return integer != nullptr ? static_cast<double>(*integer) : std::get<double>(value);
+}
+
+absl::Status CheckNumber(const MeasureInfo& info, const ParameterInfo& parameter,
+                         const ParameterValue& value, int64_t n, const std::string& field) {
+  const auto refuse = [&](const char* rule) {
+    return BadParameter(field, absl::StrCat(info.id, ": ", parameter.name, " must be ", rule,
+                                            ", not ", ValueText(value)));
+  };
+  switch (parameter.rule) {
+    case ParameterRule::kAny:
+      return absl::OkStatus();
+    case ParameterRule::kNeighbors:
+      return CheckNeighbors(info, std::get<int64_t>(value), n, false, field);
+    case ParameterRule::kNeighborsBelowHalf:
+      return CheckNeighbors(info, std::get<int64_t>(value), n, true, field);
+    case ParameterRule::kUpToRows:
+      if (NumberOf(value) >= 1 && NumberOf(value) <= static_cast<double>(n)) break;
+      return refuse("at least 1 and at most the number of rows");
+    case ParameterRule::kAtLeastOne:
+      if (NumberOf(value) >= 1 && std::isfinite(NumberOf(value))) break;
+      return refuse("finite and at least 1");
+    case ParameterRule::kNotNegative:
+      if (NumberOf(value) >= 0 && std::isfinite(NumberOf(value))) break;
+      return refuse("finite and not negative");
+    case ParameterRule::kPositive:
+      if (NumberOf(value) > 0 && std::isfinite(NumberOf(value))) break;
+      return refuse("positive and finite");
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckValue(const MeasureInfo& info, const ParameterInfo& parameter,
+                        const ParameterValue& value, int64_t n, const std::string& field) {
+  const auto* text = std::get_if<std::string>(&value);
+  if (text == nullptr) return CheckNumber(info, parameter, value, n, field);
+  if (parameter.choices.empty() || std::find(parameter.choices.begin(), parameter.choices.end(),
+                                             *text) != parameter.choices.end()) {
+    return absl::OkStatus();
+  }
+  return BadParameter(field, absl::StrCat(info.id, ": ", parameter.name, " is '", *text,
+                                          "'; it may be ", absl::StrJoin(parameter.choices, ", ")));
+}
+
+// Parameters that were given must apply, and the legacy seeds of NumPy have 32 bits.
+absl::Status CheckCombination(const RawSpec& raw, const MeasureSpec& spec,
+                              const std::string& prefix) {
+  for (const ParameterInfo& parameter : spec.info->parameters) {
+    const bool applies = parameter.condition_name.empty() ||
+                         spec.Text(parameter.condition_name) == parameter.condition_value;
+    if (applies || !raw.parameters.contains(parameter.name)) continue;
+    return BadParameter(absl::StrCat(prefix, ".", parameter.name),
+                        absl::StrCat(spec.info->id, ": ", parameter.name, " is only for ",
+                                     parameter.condition_name, " = ", parameter.condition_value));
+  }
+  const std::string seed = SeedName(spec);
+  if (seed.empty() || !spec.Has(seed) || spec.info->alias == "cadi") return absl::OkStatus();
+  const std::string generator = seed.substr(0, seed.rfind('.')) + ".generator";
+  constexpr int64_t kLegacySeeds = int64_t{1} << 32;
+  const int64_t value = spec.Integer(seed);
+  if (spec.Text(generator) != "numpy" || (value >= 0 && value < kLegacySeeds)) {
+    return absl::OkStatus();
+  }
+  return BadParameter(
+      absl::StrCat(prefix, ".", seed),
+      absl::StrCat(spec.info->id, ": seeds of the generator 'numpy' are below 2^32"));
+}
+
+void FillNeighbors(int64_t n, MeasureSpec& spec) {
+  if (spec.info->alias != "snc" || spec.Has("k")) return;
+  auto k = static_cast<int64_t>(std::sqrt(static_cast<double>(n)));
+  while (k * k > n) --k;
+  while ((k + 1) * (k + 1) <= n) ++k;
+  spec.parameters["k"] = std::clamp<int64_t>(k, 1, std::max<int64_t>(1, n - 1));
 }
 
 absl::Status CheckNames(const RawSpec& raw, const MeasureInfo& info, const std::string& prefix) {
@@ -142,9 +208,11 @@ absl::StatusOr<MeasureSpec> CheckSpec(const RawSpec& raw, int64_t n, const std::
     } else {
       continue;
     }
-    TENON_RETURN_IF_ERROR(CheckRange(*spec.info, parameter.name, value, n, field));
+    TENON_RETURN_IF_ERROR(CheckValue(*spec.info, parameter, value, n, field));
     spec.parameters[parameter.name] = std::move(value);
   }
+  FillNeighbors(n, spec);
+  TENON_RETURN_IF_ERROR(CheckCombination(raw, spec, prefix));
   return spec;
 }
 
@@ -163,6 +231,23 @@ int64_t MeasureSpec::Integer(std::string_view name) const {
 
 double MeasureSpec::Real(std::string_view name) const {
   return std::get<double>(parameters.at(std::string(name)));
+}
+
+bool MeasureSpec::Bool(std::string_view name) const {
+  return std::get<bool>(parameters.at(std::string(name)));
+}
+
+const std::string& MeasureSpec::Text(std::string_view name) const {
+  return std::get<std::string>(parameters.at(std::string(name)));
+}
+
+std::string SeedName(const MeasureSpec& spec) {
+  if (spec.info->alias == "snc" || spec.info->alias == "cadi") return "random.seed";
+  if (spec.info->alias == "l_tnc" && spec.Text("cvm") == "ch_btw") return "random.seed";
+  if (spec.info->alias == "c_evm" && spec.Text("clustering") == "kmeans") {
+    return "kmeans.random.seed";
+  }
+  return "";
 }
 
 absl::StatusOr<std::vector<MeasureSpec>> CheckSpecs(const std::vector<RawSpec>& specs, int64_t n) {

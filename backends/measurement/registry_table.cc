@@ -1,5 +1,6 @@
 // The list of all measures.
 
+#include "absl/strings/str_join.h"
 #include "backends/measurement/registry.h"
 
 namespace tenon::measurement {
@@ -9,17 +10,84 @@ constexpr auto kInteger = ParameterType::kInteger;
 constexpr auto kReal = ParameterType::kReal;
 constexpr auto kString = ParameterType::kString;
 
-ParameterInfo Neighbors(std::string range) {
-  return {"k", kInteger, "20", std::move(range), "Number of nearest neighbours."};
+ParameterInfo Neighbors(ParameterRule rule) {
+  const bool below_half = rule == ParameterRule::kNeighborsBelowHalf;
+  return {.name = "k",
+          .type = kInteger,
+          .default_value = "20",
+          .range = below_half ? "1 <= k, 2k < n" : "1 <= k <= n-1",
+          .description = "Number of nearest neighbours.",
+          .rule = rule};
 }
 
 ParameterInfo Sigma() {
-  return {"sigma", kReal, "0.1", "0 < sigma",
-          "Width of the Gaussian kernel on distances divided by the largest one."};
+  return {.name = "sigma",
+          .type = kReal,
+          .default_value = "0.1",
+          .range = "0 < sigma",
+          .description = "Width of the Gaussian kernel on distances divided by the largest one.",
+          .rule = ParameterRule::kPositive};
 }
 
-const char kUpToRows[] = "1 <= k <= n-1";
-const char kBelowHalf[] = "1 <= k, 2k < n";
+// One of several texts; the first is the default.
+ParameterInfo Choice(std::string name, std::vector<std::string> choices, std::string description) {
+  return {.name = std::move(name),
+          .type = kString,
+          .default_value = choices.front(),
+          .range = absl::StrJoin(choices, ", "),
+          .description = std::move(description),
+          .choices = std::move(choices)};
+}
+
+ParameterInfo Arithmetic() {
+  return Choice("arithmetic", {"input", "float64"},
+                "Element type of the computation: that of the input, as the reference has it "
+                "(float32 input in float32, everything else in float64), or float64.");
+}
+
+ParameterInfo When(ParameterInfo parameter, std::string name, std::string value) {
+  parameter.condition_name = std::move(name);
+  parameter.condition_value = std::move(value);
+  return parameter;
+}
+
+// Generator and seed of random numbers; `legacy` names what the generator "numpy" stands for.
+std::vector<ParameterInfo> Random(const std::string& prefix, const std::string& seed,
+                                  const std::string& legacy) {
+  return {Choice(prefix + "random.generator", {"counter", "numpy"},
+                 "Where random numbers come from: counter is Philox 4x32-10, keyed by the seed and "
+                 "addressed by position, the same for any number of threads; numpy is " +
+                     legacy + ", drawn in the order of the reference."),
+          {.name = prefix + "random.seed",
+           .type = kInteger,
+           .default_value = seed,
+           .range = "0 <= seed < 2^64; below 2^32 with RandomState",
+           .description = "Seed. Absent: one is drawn, told with the scores, and used for every "
+                          "projection of the call."}};
+}
+
+std::vector<ParameterInfo> Join(std::vector<ParameterInfo> first,
+                                const std::vector<ParameterInfo>& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+// The functions of two rows of scipy.spatial.distance.
+std::vector<std::string> RowMetrics() {
+  return {"euclidean",  "sqeuclidean",   "cityblock",   "chebyshev",   "minkowski",
+          "cosine",     "correlation",   "canberra",    "braycurtis",  "jensenshannon",
+          "hamming",    "jaccard",       "dice",        "kulczynski1", "rogerstanimoto",
+          "russellrao", "sokalmichener", "sokalsneath", "yule"};
+}
+
+std::vector<std::string> GapMetrics() {
+  std::vector<std::string> metrics = RowMetrics();
+  metrics.push_back("precomputed");
+  return metrics;
+}
+
+constexpr auto kUpToRows = ParameterRule::kNeighbors;
+constexpr auto kBelowHalf = ParameterRule::kNeighborsBelowHalf;
 const char kUnit[] = "[0, 1]";
 const char kNotNegative[] = "[0, inf)";
 
@@ -80,11 +148,70 @@ std::vector<MeasureInfo> LocalMeasures() {
       {.id = "procrustes",
        .alias = "proc",
        .description = "How well the neighbourhoods of both spaces match after the best rotation.",
-       .parameters = {Neighbors("2 <= k <= n-1")},
+       .parameters = {Neighbors(kUpToRows),
+                      Choice("pairing", {"rank", "identity"},
+                             "Which rows are paired: the r-th neighbour of both spaces, as the "
+                             "reference does, or every neighbour in the data set with its own "
+                             "image, as published.")},
        .outputs = {{"procrustes", "", kNotNegative, "0"}},
        .reference = "Goldberg and Ritov: Local Procrustes for manifold embedding, Machine Learning "
                     "77, 2009"},
   };
+}
+
+std::vector<ParameterInfo> ClusteringParameters() {
+  const std::string clustering = "clustering";
+  std::vector<ParameterInfo> parameters = {
+      Choice("measure", {"arand", "ami", "nmi", "vmeasure"},
+             "The index of agreement, by scikit-learn's definition."),
+      Choice(clustering, {"kmeans", "dbscan"},
+             "The clustering; noise of dbscan counts as one more cluster."),
+      When({"kmeans.n_clusters", kInteger, "", "1 <= n_clusters <= n",
+            "Clusters; the number of classes when absent.", ParameterRule::kUpToRows},
+           clustering, "kmeans"),
+      When({"kmeans.n_init", kInteger, "", "1 <= n_init",
+            "Runs, of which the best is kept; 1 with plus_plus, 10 with random when absent.",
+            ParameterRule::kAtLeastOne},
+           clustering, "kmeans"),
+      When(Choice("kmeans.init", {"plus_plus", "random"}, "How the first centres are chosen."),
+           clustering, "kmeans"),
+      When({"kmeans.max_iter", kInteger, "300", "1 <= max_iter", "Iterations of a run at most.",
+            ParameterRule::kAtLeastOne},
+           clustering, "kmeans"),
+      When({"kmeans.tol", kReal, "0.0001", "0 <= tol",
+            "Change of the centres that ends a run, relative to the mean variance of the columns.",
+            ParameterRule::kNotNegative},
+           clustering, "kmeans")};
+  for (ParameterInfo& random : Random("kmeans.", "0", "RandomState(seed)")) {
+    parameters.push_back(When(std::move(random), clustering, "kmeans"));
+  }
+  parameters.push_back(When({"dbscan.eps", kReal, "0.5", "0 < eps", "Radius of a neighbourhood.",
+                             ParameterRule::kPositive},
+                            clustering, "dbscan"));
+  parameters.push_back(When({"dbscan.min_samples", kInteger, "5", "1 <= min_samples",
+                             "Points within the radius that make a core point, itself included.",
+                             ParameterRule::kAtLeastOne},
+                            clustering, "dbscan"));
+  parameters.push_back(
+      When(Choice("dbscan.metric", RowMetrics(), "Distance of two rows."), clustering, "dbscan"));
+  parameters.push_back(When({"dbscan.minkowski_p", kReal, "2", "1 <= minkowski_p",
+                             "Order of the Minkowski distance.", ParameterRule::kAtLeastOne},
+                            "dbscan.metric", "minkowski"));
+  parameters.push_back(Arithmetic());
+  return parameters;
+}
+
+std::vector<ParameterInfo> LabelParameters() {
+  std::vector<ParameterInfo> parameters = {
+      Choice("cvm", {"dsc", "ch_btw"}, "Separation of two classes."),
+      When({"rescale_dsc", ParameterType::kBool, "false", "true or false",
+            "Distance consistency from [0, 1] to [-1, 1], as published; the reference leaves it."},
+           "cvm", "dsc"),
+      Arithmetic()};
+  for (ParameterInfo& random : Random("", "", "RandomState(seed)")) {
+    parameters.push_back(When(std::move(random), "cvm", "ch_btw"));
+  }
+  return parameters;
 }
 
 std::vector<MeasureInfo> ClusterMeasures() {
@@ -92,16 +219,28 @@ std::vector<MeasureInfo> ClusterMeasures() {
       {.id = "steadiness_cohesiveness",
        .alias = "snc",
        .description = "Distortion of relations between clusters, found by random walks.",
-       .parameters = {{"iteration", kInteger, "150", "1 <= iteration",
-                       "Random walks per direction."},
-                      {"walk_num_ratio", kReal, "0.3", "0 < walk_num_ratio",
-                       "Visits of a walk, as a share of n."},
-                      {"alpha", kReal, "0.1", "0 < alpha", "Offset of similarities."},
-                      {"k", kInteger, "", "1 <= k <= n-1",
-                       "Number of nearest neighbours; floor(sqrt(n)) when absent."},
-                      {"clustering_strategy", kString, "dbscan", "dbscan, kmeans or <m>-means",
-                       "How walks are split into clusters."},
-                      {"random_state", kInteger, "", "0 <= random_state < 2^32", "Seed."}},
+       .parameters = Join(
+           {{"iteration", kInteger, "150", "1 <= iteration", "Random walks per direction.",
+             ParameterRule::kAtLeastOne},
+            {"walk_num_ratio", kReal, "0.3", "0 < walk_num_ratio",
+             "Visits of a walk, as a share of n.", ParameterRule::kPositive},
+            {"alpha", kReal, "0.1", "0 < alpha", "Offset of similarities.",
+             ParameterRule::kPositive},
+            {"k", kInteger, "", "1 <= k <= n-1; floor(sqrt(n)) when absent",
+             "Number of nearest neighbours.", ParameterRule::kNeighbors},
+            Choice("clustering_strategy", {"dbscan", "kmeans"},
+                   "How walks are split into clusters: HDBSCAN on dissimilarities, or k-means on "
+                   "the points."),
+            When({"cluster_count", kInteger, "", "1 <= cluster_count, capped at the walk's size",
+                  "Clusters of k-means; max(2, floor(sqrt(size))) when absent.",
+                  ParameterRule::kAtLeastOne},
+                 "clustering_strategy", "kmeans"),
+            {"workers", kInteger, "", "1 <= workers",
+             "Iterations side by side; never changes a score.", ParameterRule::kAtLeastOne},
+            Choice("local_weight", {"crossed", "own"},
+                   "Which global score weights the local ones: the other one's, as the reference "
+                   "does, or its own.")},
+           Random("", "", "RandomState(seed)")),
        .outputs = {{"steadiness", "local_steadiness", kUnit, "1"},
                    {"cohesiveness", "local_cohesiveness", kUnit, "1"}},
        .deterministic = false,
@@ -111,6 +250,7 @@ std::vector<MeasureInfo> ClusterMeasures() {
        .alias = "dsc",
        .description =
            "Share of points whose nearest class centroid in the projection is their own.",
+       .parameters = {Arithmetic()},
        .outputs = {{"distance_consistency", "", kUnit, "1"}},
        .needs_labels = true,
        .needs_original = false,
@@ -119,8 +259,9 @@ std::vector<MeasureInfo> ClusterMeasures() {
       {.id = "internal_validation_measure",
        .alias = "ivm",
        .description = "Clustering validity of the labels in the projection.",
-       .parameters = {{"measure", kString, "silhouette",
-                       "silhouette, calinski_harabasz or davies_bouldin", "The validity index."}},
+       .parameters = {Choice("measure", {"silhouette", "calinski_harabasz", "davies_bouldin"},
+                             "The validity index, by scikit-learn's definition."),
+                      Arithmetic()},
        .outputs = {{"silhouette", "", "[-1, 1]", "1"},
                    {"calinski_harabasz", "", kNotNegative, "inf"},
                    {"davies_bouldin", "", kNotNegative, "0"}},
@@ -130,9 +271,7 @@ std::vector<MeasureInfo> ClusterMeasures() {
       {.id = "clustering_and_external_validation_measure",
        .alias = "c_evm",
        .description = "Agreement of the labels with a clustering of the projection.",
-       .parameters = {{"measure", kString, "arand", "arand, ami, nmi or vmeasure",
-                       "The index of agreement."},
-                      {"clustering", kString, "kmeans", "kmeans or dbscan", "The clustering."}},
+       .parameters = ClusteringParameters(),
        .outputs = {{"{clustering}_{measure}", "", "[-1, 1]", "1"}},
        .needs_labels = true,
        .needs_original = false,
@@ -142,7 +281,7 @@ std::vector<MeasureInfo> ClusterMeasures() {
       {.id = "label_trustworthiness_and_continuity",
        .alias = "l_tnc",
        .description = "Change of the separation of each pair of classes.",
-       .parameters = {{"cvm", kString, "dsc", "dsc or ch_btw", "Separation of two classes."}},
+       .parameters = LabelParameters(),
        .outputs = {{"label_trustworthiness", "", kUnit, "1"}, {"label_continuity", "", kUnit, "1"}},
        .needs_labels = true,
        .deterministic = false,
@@ -150,9 +289,9 @@ std::vector<MeasureInfo> ClusterMeasures() {
       {.id = "class_angular_distortion_index",
        .alias = "cadi",
        .description = "Change of angles between a point of one class and two of another.",
-       .parameters = {{"n_triplets", kInteger, "0", "0 <= n_triplets",
-                       "Triplets drawn; 0 means 10 n."},
-                      {"random_seed", kInteger, "", "0 <= random_seed", "Seed."}},
+       .parameters = Join({{"n_triplets", kInteger, "0", "0 <= n_triplets",
+                            "Triplets drawn; 0 means 10 n.", ParameterRule::kNotNegative}},
+                          Random("", "", "default_rng(seed)")),
        .outputs = {{"class_angular_distortion_index", "", kUnit, "0"}},
        .needs_labels = true,
        .deterministic = false},
@@ -223,8 +362,15 @@ std::vector<MeasureInfo> GlobalMeasures() {
        .alias = "gi",
        .description = "Change of the relative areas of the triangles of the projection's Delaunay "
                       "triangulation.",
-       .parameters = {{"metric", kString, "euclidean", "euclidean or precomputed",
-                       "Distance in the original space."}},
+       .parameters = {Choice("metric", GapMetrics(),
+                             "Distance in the original space, by the names of "
+                             "scipy.spatial.distance."),
+                      When({"minkowski_p", kReal, "2", "1 <= minkowski_p",
+                            "Order of the Minkowski distance.", ParameterRule::kAtLeastOne},
+                           "metric", "minkowski"),
+                      When({"precomputed_handle", kString, "", "datasets/{sha256}",
+                            "The stored n x n matrix of distances; empty: the data set is it."},
+                           "metric", "precomputed")},
        .outputs = {{"gap_index", "", kUnit, "0"}}},
   };
 }

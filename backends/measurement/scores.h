@@ -3,7 +3,9 @@
 #ifndef TENON_BACKENDS_MEASUREMENT_SCORES_H_
 #define TENON_BACKENDS_MEASUREMENT_SCORES_H_
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,7 @@ namespace tenon::measurement {
 struct MeasureScores {
   std::map<std::string, double> scores;                     // by output key
   std::map<std::string, std::vector<double>> local_scores;  // by local key, n values each
+  std::optional<uint64_t> seed;                             // of what was drawn at random
 };
 
 }  // namespace tenon::measurement

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <new>
+#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,6 +30,7 @@ struct MatrixName {
   const char* text;
 };
 constexpr MatrixName kDataset = {"dataset", "data set (hd)"};
+constexpr MatrixName kPrecomputed = {"precomputed_handle", "matrix of distances"};
 constexpr MatrixName kProjection = {"projection", "projection (ld)"};
 
 absl::Status CheckShape(const TensorSpec& spec, int64_t rows, int64_t columns,
@@ -94,6 +97,33 @@ struct ResourceSet {
   }
 };
 
+const int32_t* FlagOf(const CancelToken* cancel) {
+  static_assert(sizeof(std::atomic<int32_t>) == sizeof(int32_t));
+  return cancel == nullptr ? nullptr : reinterpret_cast<const int32_t*>(cancel->flag());
+}
+
+// Seeds that were not given.
+void DrawSeeds(std::vector<MeasureSpec>& specs) {
+  std::random_device entropy;
+  for (MeasureSpec& spec : specs) {
+    const std::string name = SeedName(spec);
+    // 32 bits: every generator takes them.
+    if (!name.empty() && !spec.Has(name)) spec.parameters[name] = int64_t{entropy()};
+  }
+}
+
+absl::Status CheckPrecomputed(const std::vector<MeasureSpec>& specs,
+                              const SessionOptions& options) {
+  for (size_t s = 0; s < specs.size(); ++s) {
+    if (!specs[s].Has("precomputed_handle")) continue;
+    const std::string& handle = specs[s].Text("precomputed_handle");
+    if (handle.empty() || options.precomputed.contains(handle)) continue;
+    return Error(Reason::kNotFound, absl::StrCat("no stored matrix is called '", handle, "'"))
+        .Field(absl::StrCat("specs[", s, "].precomputed_handle"));
+  }
+  return absl::OkStatus();
+}
+
 // Adds what was built (or reused) to a report. Resources of one call share its time evenly.
 void Report(const ResourceSet& set, const plugin::Provider& provider,
             const tenon_resource_statistics& statistics, bool reused, RunInfo& info) {
@@ -123,6 +153,8 @@ struct Session::Impl {
 
   bool bound = false;
   Tensor original;
+  bool original_is_single = false;
+  std::map<std::string, Tensor> precomputed;  // by handle, in the compute type
   ResourceSet original_resources;
   RunInfo original_info;
 
@@ -132,7 +164,10 @@ struct Session::Impl {
                                                   const Tensor* projection, int64_t working_bytes,
                                                   const CancelToken* cancel) const;
   tenon_resource_request Request(const ResourceSet& outputs) const;
-  MetricInput Input() const;
+  absl::Status BindPrecomputed();
+  // Of the original side alone; the threads are the call's.
+  MetricInput Input(const Parallel& parallel) const;
+  absl::StatusOr<MeasureScores> EvaluateSpec(const MeasureSpec& spec, MetricInput& input) const;
 };
 
 tenon_resource_request Session::Impl::Request(const ResourceSet& outputs) const {
@@ -158,11 +193,8 @@ absl::StatusOr<tenon_resource_statistics> Session::Impl::Build(const ResourceSet
     request.available = original_resources.resources.data();
   }
   request.working_memory_bytes = working_bytes;
-  static_assert(sizeof(std::atomic<int32_t>) == sizeof(int32_t));
-  if (cancel != nullptr) {
-    TENON_RETURN_IF_ERROR(cancel->Check());
-    request.cancel = reinterpret_cast<const int32_t*>(cancel->flag());
-  }
+  if (cancel != nullptr) TENON_RETURN_IF_ERROR(cancel->Check());
+  request.cancel = FlagOf(cancel);
   if (outputs.resources.empty()) return tenon_resource_statistics{};
   auto statistics = provider->BuildResources(request);
   // The token knows why the work stopped, the provider only that it did.
@@ -170,26 +202,60 @@ absl::StatusOr<tenon_resource_statistics> Session::Impl::Build(const ResourceSet
   return statistics;
 }
 
-MetricInput Session::Impl::Input() const {
+MetricInput Session::Impl::Input(const Parallel& parallel) const {
   MetricInput input;
   input.n = options.rows;
   input.return_local = options.return_local;
   input.resources = original_resources.resources;
   input.classes = &classes;
+  if (!classes.empty()) input.n_classes = 1 + *std::max_element(classes.begin(), classes.end());
+  input.original = MatrixOf(options, true, options.original_columns);
+  input.original.data = original.buffer.data();
+  input.original_is_single = original_is_single;
+  input.parallel = &parallel;
   return input;
+}
+
+absl::Status Session::Impl::BindPrecomputed() {
+  const int64_t n = options.rows;
+  for (const MeasureSpec& spec : specs) {
+    if (!spec.Has("precomputed_handle")) continue;
+    const std::string& handle = spec.Text("precomputed_handle");
+    if (handle.empty() || precomputed.contains(handle)) continue;
+    TENON_RETURN_IF_ERROR(CheckShape(options.precomputed.at(handle)->spec, n, n, kPrecomputed));
+    TENON_ASSIGN_OR_RETURN(precomputed[handle],
+                           Widen(*options.precomputed.at(handle), options, kPrecomputed));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<MeasureScores> Session::Impl::EvaluateSpec(const MeasureSpec& spec,
+                                                          MetricInput& input) const {
+  input.precomputed = {};
+  if (spec.Has("precomputed_handle") && !spec.Text("precomputed_handle").empty()) {
+    input.precomputed = MatrixOf(options, false, options.rows);
+    input.precomputed.data = precomputed.at(spec.Text("precomputed_handle")).buffer.data();
+  }
+  TENON_ASSIGN_OR_RETURN(MeasureScores scores, Evaluate(spec, input));
+  const std::string seed = SeedName(spec);
+  if (!seed.empty()) scores.seed = static_cast<uint64_t>(spec.Integer(seed));
+  return scores;
 }
 
 absl::Status Session::Impl::BindOriginal(const Tensor& matrix, const CancelToken* cancel) {
   const auto start = std::chrono::steady_clock::now();
   TENON_RETURN_IF_ERROR(CheckShape(matrix.spec, options.rows, options.original_columns, kDataset));
   TENON_ASSIGN_OR_RETURN(original, Widen(matrix, options, kDataset));
+  original_is_single = matrix.spec.dtype == DType::kFloat32;
+  TENON_RETURN_IF_ERROR(BindPrecomputed());
   TENON_ASSIGN_OR_RETURN(ResourceSet set, ResourceSet::Allocate(plan.original_keys, options.rows));
   TENON_ASSIGN_OR_RETURN(const tenon_resource_statistics statistics,
                          Build(set, nullptr, plan.original_working, cancel));
   original_info.resource_seconds = SecondsSince(start);
   Report(set, *provider, statistics, false, original_info);
   original_resources = std::move(set);
-  const MetricInput input = Input();
+  const Parallel parallel(plan.threads, FlagOf(cancel));
+  const MetricInput input = Input(parallel);
   for (const MeasureSpec& spec : specs) TENON_RETURN_IF_ERROR(CheckOriginalSide(spec, input));
   if (!plan.needs_points) original.buffer.Reset();
   original_info.total_seconds = SecondsSince(start);
@@ -214,12 +280,19 @@ absl::StatusOr<ProjectionScores> Session::Impl::Measure(const Tensor& matrix,
   result.info.resource_seconds = SecondsSince(build_start);
   Report(original_resources, *provider, tenon_resource_statistics{}, true, result.info);
   Report(set, *provider, statistics, false, result.info);
-  MetricInput input = Input();
+  const Parallel parallel(plan.threads, FlagOf(cancel));
+  MetricInput input = Input(parallel);
+  input.embedded = MatrixOf(options, false, projection.spec.shape[1]);
+  input.embedded.data = projection.buffer.data();
+  input.embedded_is_single = matrix.spec.dtype == DType::kFloat32;
   input.resources.insert(input.resources.end(), set.resources.begin(), set.resources.end());
   for (const MeasureSpec& spec : specs) {
     const auto spec_start = std::chrono::steady_clock::now();
-    TENON_ASSIGN_OR_RETURN(MeasureScores scores, Evaluate(spec, input));
-    result.specs.push_back(std::move(scores));
+    auto scores = EvaluateSpec(spec, input);
+    // The token knows why the work stopped.
+    if (cancel != nullptr) TENON_RETURN_IF_ERROR(cancel->Check());
+    if (!scores.ok()) return scores.status();
+    result.specs.push_back(*std::move(scores));
     result.info.spec_seconds.push_back(SecondsSince(spec_start));
     result.info.metric_seconds += result.info.spec_seconds.back();
   }
@@ -242,6 +315,8 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Prepare(
   try {
     auto impl = std::make_unique<Impl>();
     TENON_ASSIGN_OR_RETURN(impl->specs, CheckSpecs(specs, options.rows));
+    DrawSeeds(impl->specs);
+    TENON_RETURN_IF_ERROR(CheckPrecomputed(impl->specs, options));
     const bool needs_labels =
         std::any_of(impl->specs.begin(), impl->specs.end(),
                     [](const MeasureSpec& spec) { return spec.info->needs_labels; });

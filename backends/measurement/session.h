@@ -10,6 +10,7 @@
 #define TENON_BACKENDS_MEASUREMENT_SESSION_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,6 +35,8 @@ struct SessionOptions {
   int64_t memory_budget_bytes = 0;  // 0: none
   int in_flight = 0;                // wanted; 0: the session's choice
   int threads = 0;                  // 0: all the process may use
+  // Stored n x n distances that specifications name by handle ("precomputed_handle").
+  std::map<std::string, std::shared_ptr<const Tensor>> precomputed = {};
 };
 
 // What scoring one projection cost.
@@ -59,7 +62,8 @@ struct ProjectionScores {
 class Session {
  public:
   // Errors: those of CheckSpecs; TOO_FEW_ROWS; LABELS_REQUIRED; SHAPE_MISMATCH (labels' count);
-  // UNSUPPORTED_BY_PROVIDER; EXCEEDS_MEMORY_BUDGET naming the budget and what is needed.
+  // UNSUPPORTED_BY_PROVIDER; EXCEEDS_MEMORY_BUDGET naming the budget and what is needed. Seeds that
+  // were not given are drawn here; specs() has them.
   static absl::StatusOr<std::unique_ptr<Session>> Prepare(
       const std::vector<RawSpec>& specs, const SessionOptions& options, Labels labels,
       std::shared_ptr<plugin::Provider> provider);

@@ -36,6 +36,7 @@ absl::Status CollectKeys(const std::vector<MeasureSpec>& specs, const plugin::Pr
       plan.needs_points |=
           key.kind == TENON_RESOURCE_SELECTED_RANKS || key.kind == TENON_RESOURCE_PAIR_STATISTICS;
     }
+    plan.needs_points |= MetricOf(spec).original_points;
   }
   return absl::OkStatus();
 }
@@ -65,6 +66,11 @@ absl::Status AddFixedBytes(const std::vector<MeasureSpec>& specs, const SessionO
   TENON_ASSIGN_OR_RETURN(const int64_t resources, BytesOf(plan.projection_keys, n));
   int64_t local_scores = 0;
   for (const MeasureSpec& spec : specs) {
+    if (spec.Has("precomputed_handle") && !spec.Text("precomputed_handle").empty()) {
+      TENON_ASSIGN_OR_RETURN(const int64_t matrix,
+                             CheckedByteCount({options.compute_dtype, {n, n}}));
+      plan.precomputed += matrix;
+    }
     plan.labels = std::max(plan.labels, spec.info->needs_labels ? n * int64_t{4} : int64_t{0});
     if (!options.return_local) continue;
     for (const OutputInfo& output : spec.info->outputs) {
@@ -134,6 +140,18 @@ absl::StatusOr<Working> WorkingBytes(const std::vector<ResourceKey>& keys, int64
   }
   TENON_ASSIGN_OR_RETURN(const int64_t smallest, SmallestAvailable(request, available, provider));
   return Working{0, held + smallest};
+}
+
+// Scratch of the measures' last steps, which run one after the other.
+int64_t LargestMetricWorking(const std::vector<MeasureSpec>& specs, const SessionOptions& options,
+                             const SessionPlan& plan) {
+  const MetricShape shape = {options.rows, options.original_columns, options.max_embedded_columns,
+                             plan.threads};
+  int64_t largest = 0;
+  for (const MeasureSpec& spec : specs) {
+    largest = std::max(largest, MetricWorkingBytes(spec, shape));
+  }
+  return largest;
 }
 
 int WantedInFlight(const SessionOptions& options) {
@@ -213,10 +231,12 @@ absl::StatusOr<SessionPlan> PlanSession(const std::vector<MeasureSpec>& specs,
   TENON_ASSIGN_OR_RETURN(const Working projection,
                          WorkingBytes(plan.projection_keys, plan.Original() + plan.projection_fixed,
                                       options, plan, provider));
-  if (original.smallest > 0 || projection.smallest > 0) {
-    return BudgetError(options.memory_budget_bytes,
-                       std::max(original.smallest, projection.smallest));
-  }
+  plan.metric_working = LargestMetricWorking(specs, options, plan);
+  const int64_t with_metrics = plan.Original() + plan.projection_fixed + plan.metric_working;
+  const int64_t budget = options.memory_budget_bytes;
+  const int64_t metrics_smallest = budget > 0 && with_metrics > budget ? with_metrics : 0;
+  const int64_t smallest = std::max({original.smallest, projection.smallest, metrics_smallest});
+  if (smallest > 0) return BudgetError(budget, smallest);
   plan.original_working = original.bytes;
   plan.projection_working = projection.bytes;
   SetInFlight(options, plan);

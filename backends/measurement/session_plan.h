@@ -21,18 +21,22 @@ struct SessionPlan {
   std::vector<ResourceKey> original_keys;    // built once
   std::vector<ResourceKey> projection_keys;  // built per projection
   bool needs_points = false;                 // whether projections need the original points
-  int64_t points = 0;  // the widened copy of the data set, if kept or needed once
+  int64_t points = 0;       // the widened copy of the data set, if kept or needed once
+  int64_t precomputed = 0;  // widened copies of given distances
   int64_t original_resources = 0;
   int64_t original_working = 0;    // scratch while the original side is built
   int64_t projection_fixed = 0;    // one projection: its copy, its resources, its local scores
   int64_t projection_working = 0;  // scratch while its resources are built
+  int64_t metric_working = 0;      // scratch of the measures' last steps, after that
   int64_t labels = 0;
   int threads = 1;
   int in_flight = 1;
   std::string in_flight_limit;
 
-  int64_t Original() const { return points + original_resources + labels; }
-  int64_t Projection() const { return projection_fixed + projection_working; }
+  int64_t Original() const { return points + precomputed + original_resources + labels; }
+  int64_t Projection() const {
+    return projection_fixed + std::max(projection_working, metric_working);
+  }
   int64_t Peak() const { return Original() + std::max(original_working, in_flight * Projection()); }
 };
 

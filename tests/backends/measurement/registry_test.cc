@@ -94,7 +94,11 @@ INSTANTIATE_TEST_SUITE_P(
     All, CheckSpecsRefuses,
     ::testing::Values(
         Refusal{"UnknownMeasure", {"nope", {}}, 100, Reason::kUnknownMeasure, "id"},
-        Refusal{"NotImplemented", {"snc", {}}, 100, Reason::kNotImplemented, "id"},
+        Refusal{"Choice",
+                {"gi", {{"metric", std::string("cosines")}}},
+                100,
+                Reason::kBadParameter,
+                "metric"},
         Refusal{"UnknownParameter", {"stress", {{"k", int64_t{3}}}}, 9, Reason::kBadParameter, "k"},
         Refusal{"BoolK", {"lcmc", {{"k", true}}}, 100, Reason::kBadParameter, "k"},
         Refusal{"FractionalK", {"lcmc", {{"k", 2.5}}}, 100, Reason::kBadParameter, "k"},

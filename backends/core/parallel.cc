@@ -1,4 +1,4 @@
-#include "backends/cpu/parallel.h"
+#include "backends/core/parallel.h"
 
 #include <tbb/blocked_range.h>
 #include <tbb/global_control.h>
@@ -9,10 +9,11 @@
 #include <exception>
 #include <new>
 
+#include "backends/core/cancel.h"
 #include "backends/core/error.h"
-#include "backends/cpu/threads.h"
 
-namespace tenon::cpu {
+namespace tenon {
+
 absl::Status Parallel::CheckCancelled() const {
   if (!IsCancelled(cancel_)) return absl::OkStatus();
   return Error(Reason::kClientCancelled, "the request was cancelled while it was running");
@@ -51,4 +52,4 @@ absl::Status Parallel::ForEach(int64_t blocks,
   return CheckCancelled();
 }
 
-}  // namespace tenon::cpu
+}  // namespace tenon

@@ -1,14 +1,14 @@
 // Loops over independent blocks on the threads of one request.
 
-#ifndef TENON_BACKENDS_CPU_PARALLEL_H_
-#define TENON_BACKENDS_CPU_PARALLEL_H_
+#ifndef TENON_BACKENDS_CORE_PARALLEL_H_
+#define TENON_BACKENDS_CORE_PARALLEL_H_
 
 #include <cstdint>
 #include <functional>
 
 #include "absl/status/status.h"
 
-namespace tenon::cpu {
+namespace tenon {
 
 // `threads` threads and the request's cancellation flag (may be null). Thread-safe.
 class Parallel {
@@ -31,6 +31,6 @@ class Parallel {
   const int32_t* const cancel_;
 };
 
-}  // namespace tenon::cpu
+}  // namespace tenon
 
-#endif  // TENON_BACKENDS_CPU_PARALLEL_H_
+#endif  // TENON_BACKENDS_CORE_PARALLEL_H_
