@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backends/core/clones.h"
 #include "backends/core/error.h"
 
 namespace tenon::cpu {
 namespace {
 
-constexpr int64_t kRowGroup = 4;                   // rows whose sums stay in registers
 constexpr int64_t kTileBytes = int64_t{24} << 10;  // panels that stay in the first-level cache
 
 double GreatCircle(double sin1, double cos1, double sin2, double cos2, double longitude_distance) {
@@ -29,63 +27,6 @@ double ElementDistance(const T* a, const T* b, int64_t columns, bool geodesic) {
     sum += difference * difference;
   }
   return std::sqrt(sum);
-}
-
-template <typename T, int kRows>
-[[gnu::always_inline]] inline void SquaredDistances(const T* panels, int64_t columns,
-                                                    int64_t first_panel, int64_t last_panel,
-                                                    const T* rows, double* out, int64_t stride) {
-  typedef T Vector __attribute__((vector_size(kPanel * sizeof(T))));
-  for (int64_t p = first_panel; p < last_panel; ++p) {
-    const Vector* panel = reinterpret_cast<const Vector*>(panels + p * columns * kPanel);
-    Vector sums[kRows] = {};
-    for (int64_t c = 0; c < columns; ++c) {
-      const Vector x = panel[c];
-      for (int r = 0; r < kRows; ++r) {
-        const Vector difference = rows[r * columns + c] - x;
-        sums[r] += difference * difference;
-      }
-    }
-    for (int r = 0; r < kRows; ++r) {
-      for (int lane = 0; lane < kPanel; ++lane) out[r * stride + p * kPanel + lane] = sums[r][lane];
-    }
-  }
-}
-
-template <typename T>
-[[gnu::always_inline]] inline void SquaredDistancesOfGroup(int64_t n_rows, const T* panels,
-                                                           int64_t columns, int64_t first,
-                                                           int64_t last, const T* rows, double* out,
-                                                           int64_t stride) {
-  if (n_rows == kRowGroup) {
-    SquaredDistances<T, kRowGroup>(panels, columns, first, last, rows, out, stride);
-    return;
-  }
-  for (int64_t r = 0; r < n_rows; ++r) {
-    SquaredDistances<T, 1>(panels, columns, first, last, rows + r * columns, out + r * stride,
-                           stride);
-  }
-}
-
-TENON_CLONES void SquaredRows(int64_t n_rows, const double* panels, int64_t columns, int64_t first,
-                              int64_t last, const double* rows, double* out, int64_t stride) {
-  SquaredDistancesOfGroup(n_rows, panels, columns, first, last, rows, out, stride);
-}
-
-TENON_CLONES void SquaredRows(int64_t n_rows, const float* panels, int64_t columns, int64_t first,
-                              int64_t last, const float* rows, double* out, int64_t stride) {
-  SquaredDistancesOfGroup(n_rows, panels, columns, first, last, rows, out, stride);
-}
-
-TENON_CLONES void SquareRoots(double* values, int64_t count) {
-  for (int64_t j = 0; j < count; ++j) values[j] = __builtin_sqrt(values[j]);
-}
-
-// The float32 square root: rounding the float64 one again gives the correctly rounded value.
-TENON_CLONES void SquareRootsFloat(double* values, int64_t count) {
-  for (int64_t j = 0; j < count; ++j) {
-    values[j] = static_cast<float>(__builtin_sqrt(values[j]));
-  }
 }
 
 template <typename T>
@@ -126,17 +67,16 @@ void EuclideanRows(const tenon_matrix& points, const T* panels, int64_t first_ro
                   data + r * points.columns, out + r * stride, stride);
     }
   }
-  for (int64_t r = 0; r < rows; ++r) {
-    double* row = out + r * stride + first_panel * kPanel;
-    if constexpr (sizeof(T) == sizeof(float)) {
-      SquareRootsFloat(row, stride - first_panel * kPanel);
-    } else {
-      SquareRoots(row, stride - first_panel * kPanel);
-    }
-  }
 }
 
 }  // namespace
+
+void KeysToDistances(KeyKind kind, double* keys, int64_t count) {
+  if (kind == KeyKind::kDistance) return;
+  SquareRoots(keys, count);
+  if (kind == KeyKind::kSquare) return;
+  for (int64_t j = 0; j < count; ++j) keys[j] = static_cast<float>(keys[j]);
+}
 
 double PairDistance(const tenon_matrix& points, int64_t i, int64_t j) {
   const int64_t a = i * points.columns, b = j * points.columns;
@@ -170,8 +110,13 @@ absl::StatusOr<PackedPoints> PackedPoints::Pack(const tenon_matrix& points) {
   return packed;
 }
 
-void PackedPoints::DistanceRows(int64_t first_row, int64_t rows, int64_t first_column,
-                                double* out) const {
+KeyKind PackedPoints::kind() const {
+  if (points_.geodesic != 0) return KeyKind::kDistance;
+  return points_.dtype == TENON_DTYPE_FLOAT32 ? KeyKind::kSquareSingle : KeyKind::kSquare;
+}
+
+void PackedPoints::KeyRows(int64_t first_row, int64_t rows, int64_t first_column,
+                           double* out) const {
   const int64_t first_panel = first_column / kPanel;
   if (points_.geodesic != 0) {
     for (int64_t r = 0; r < rows; ++r) {

@@ -11,14 +11,16 @@
 
 #include "absl/status/statusor.h"
 #include "backends/core/tensor.h"
+#include "backends/cpu/distance_kernels.h"
+#include "backends/cpu/distance_key.h"
 #include "backends/plugin/abi.h"
 
 namespace tenon::cpu {
 
-// Points that share one vector: a panel. Rows of distances are padded to whole panels.
-inline constexpr int64_t kPanel = 8;
-
 inline int64_t PaddedRows(int64_t n) { return (n + kPanel - 1) / kPanel * kPanel; }
+
+// Turns keys into the distances that they stand for.
+void KeysToDistances(KeyKind kind, double* keys, int64_t count);
 
 // One pair by definition, in the matrix' element type; great-circle distance if `geodesic`.
 double PairDistance(const tenon_matrix& points, int64_t i, int64_t j);
@@ -31,10 +33,13 @@ class PackedPoints {
   static int64_t Bytes(const tenon_matrix& points);
   static absl::StatusOr<PackedPoints> Pack(const tenon_matrix& points);
 
-  // Writes distances from rows [first_row, first_row + rows) to all points from `first_column`
-  // (rounded down to a panel) on: out[r * PaddedRows(n) + j]. Values at j >= n are meaningless.
-  // `out` is aligned to 64 bytes.
-  void DistanceRows(int64_t first_row, int64_t rows, int64_t first_column, double* out) const;
+  // What rows of this matrix hold in the place of distances.
+  KeyKind kind() const;
+
+  // Writes the keys of the distances from rows [first_row, first_row + rows) to all points from
+  // `first_column` (rounded down to a panel) on: out[r * PaddedRows(n) + j]. Values at j >= n are
+  // meaningless. `out` is aligned to 64 bytes.
+  void KeyRows(int64_t first_row, int64_t rows, int64_t first_column, double* out) const;
 
  private:
   void GeodesicRow(int64_t i, int64_t first_column, double* out) const;

@@ -15,6 +15,7 @@
 #include "backends/core/tensor.h"
 #include "backends/cpu/distance.h"
 #include "backends/cpu/pair_order.h"
+#include "backends/cpu/pair_sums.h"
 #include "backends/cpu/resource_request.h"
 #include "backends/cpu/row_kernels.h"
 #include "backends/measurement/summation.h"
@@ -55,7 +56,8 @@ int64_t FixedBytes(const ResourceWork& work) {
 struct ThreadScratch {
   double* original;
   double* embedded;
-  Neighbor* candidates;
+  CandidateScratch candidates;
+  RankScratch ranks;
   int32_t* lists;  // 3 * LargestK
 
   static int64_t LargestK(const ResourceWork& work) {
@@ -66,17 +68,21 @@ struct ThreadScratch {
   }
   static int64_t Bytes(const ResourceWork& work, int64_t block_rows) {
     const int64_t k = LargestK(work);
-    const int64_t lists = CandidateCapacity(k) * int64_t{sizeof(Neighbor)} + 3 * k * 4;
-    return AlignUp(2 * RowsBytes(work, block_rows) + lists);
+    const int64_t candidates = CandidateCapacity(k) * int64_t{sizeof(Neighbor) + sizeof(int32_t)};
+    return AlignUp(2 * RowsBytes(work, block_rows) + candidates + 4 * k * 8 + 4 * k * 4);
   }
   static ThreadScratch At(std::byte* memory, const ResourceWork& work, int64_t block_rows) {
     ThreadScratch scratch;
     const int64_t rows = RowsBytes(work, block_rows);
     scratch.original = reinterpret_cast<double*>(memory);
     scratch.embedded = reinterpret_cast<double*>(memory + rows);
-    scratch.candidates = reinterpret_cast<Neighbor*>(memory + 2 * rows);
-    scratch.lists =
-        reinterpret_cast<int32_t*>(scratch.candidates + CandidateCapacity(LargestK(work)));
+    const int64_t k = LargestK(work), capacity = CandidateCapacity(k);
+    scratch.candidates.candidates = reinterpret_cast<Neighbor*>(memory + 2 * rows);
+    scratch.ranks.bounds = reinterpret_cast<double*>(scratch.candidates.candidates + capacity);
+    scratch.ranks.counts = reinterpret_cast<int64_t*>(scratch.ranks.bounds + 3 * k);
+    scratch.candidates.found = reinterpret_cast<int32_t*>(scratch.ranks.counts + k);
+    scratch.ranks.order = scratch.candidates.found + capacity;
+    scratch.lists = scratch.ranks.order + k;
     return scratch;
   }
 };
@@ -132,7 +138,7 @@ class Builder {
   }
 
  private:
-  // Called for each row with its distances (null for a space that was not asked for).
+  // Called for each row with the keys of its distances (null for a space that was not asked for).
   using RowBody =
       std::function<void(int64_t i, double* original, double* embedded, const ThreadScratch&)>;
 
@@ -150,7 +156,9 @@ class Builder {
   absl::Status TakeMemory();
   absl::Status ForEachRow(const Rows& rows, const RowBody& body);
   absl::Status FirstPass();
-  void TakeNeighbors(int64_t i, const SpaceOutputs& space, double* row,
+  // Consumes the row.
+  PairRow RowOfPairs(const SpaceState& state, int64_t i, double* row) const;
+  void TakeNeighbors(int64_t i, const SpaceOutputs& space, const SpaceState& state, double* row,
                      const ThreadScratch& scratch, int64_t k, int32_t* nearest) const;
   void TakeRanks(int64_t i, double* original, double* embedded, const ThreadScratch& scratch) const;
   void TakeRow(int64_t i, const SpaceOutputs& space, SpaceState& state, const double* row) const;
@@ -205,12 +213,10 @@ absl::Status Builder::ForEachRow(const Rows& rows, const RowBody& body) {
     const int64_t count = std::min(block_rows, work_.rows - first);
     const int64_t right = std::min(first + 1, work_.rows - 1);
     if (rows.original) {
-      original_.packed->DistanceRows(first, count, rows.full_original ? 0 : right,
-                                     scratch.original);
+      original_.packed->KeyRows(first, count, rows.full_original ? 0 : right, scratch.original);
     }
     if (rows.embedded) {
-      embedded_.packed->DistanceRows(first, count, rows.full_embedded ? 0 : right,
-                                     scratch.embedded);
+      embedded_.packed->KeyRows(first, count, rows.full_embedded ? 0 : right, scratch.embedded);
     }
     for (int64_t r = 0; r < count; ++r) {
       body(first + r, rows.original ? scratch.original + r * stride : nullptr,
@@ -226,21 +232,33 @@ absl::Status Builder::FirstPass() {
       rows, [this](int64_t i, double* original, double* embedded, const ThreadScratch& scratch) {
         const int64_t list = ThreadScratch::LargestK(work_);
         const bool own_original = work_.available_neighbors == nullptr;
-        TakeNeighbors(i, work_.original, original, scratch, own_original ? work_.ranks_k : 0,
-                      scratch.lists);
-        TakeNeighbors(i, work_.embedded, embedded, scratch, work_.ranks_k, scratch.lists + list);
+        TakeNeighbors(i, work_.original, original_, original, scratch,
+                      own_original ? work_.ranks_k : 0, scratch.lists);
+        TakeNeighbors(i, work_.embedded, embedded_, embedded, scratch, work_.ranks_k,
+                      scratch.lists + list);
         if (work_.ranks_k > 0) TakeRanks(i, original, embedded, scratch);
         if (original != nullptr) TakeRow(i, work_.original, original_, original);
         if (embedded != nullptr) TakeRow(i, work_.embedded, embedded_, embedded);
-        if (!row_sums_.empty()) row_sums_[i] = PairSumsOfRow(original, embedded, i + 1, work_.rows);
+        if (!row_sums_.empty()) {
+          row_sums_[i] = PairSums(RowOfPairs(original_, i, original),
+                                  RowOfPairs(embedded_, i, embedded), work_.rows - i - 1);
+        }
       });
 }
 
-void Builder::TakeNeighbors(int64_t i, const SpaceOutputs& space, double* row,
-                            const ThreadScratch& scratch, int64_t k, int32_t* nearest) const {
+PairRow Builder::RowOfPairs(const SpaceState& state, int64_t i, double* row) const {
+  const KeyKind kind = state.packed->kind();
+  // Only double roots are taken on the way.
+  if (kind == KeyKind::kSquareSingle) KeysToDistances(kind, row + i + 1, work_.rows - i - 1);
+  return {row + i + 1, kind == KeyKind::kSquare};
+}
+
+void Builder::TakeNeighbors(int64_t i, const SpaceOutputs& space, const SpaceState& state,
+                            double* row, const ThreadScratch& scratch, int64_t k,
+                            int32_t* nearest) const {
   k = std::max(k, space.largest_k);
   if (k == 0) return;
-  NearestOfRow(row, work_.rows, i, k, scratch.candidates, nearest);
+  NearestOfRow(state.packed->kind(), row, work_.rows, i, k, scratch.candidates, nearest);
   for (const tenon_resource& output : space.neighbors) {
     std::copy_n(nearest, output.key.k, static_cast<int32_t*>(output.data) + i * output.key.k);
   }
@@ -262,9 +280,9 @@ void Builder::TakeRanks(int64_t i, double* original, double* embedded,
       std::copy_n(ranks, output.key.k, static_cast<int32_t*>(output.data) + offset);
     }
   };
-  RanksInRow(original, n, i, embedded_nearest, k, ranks);
+  RanksInRow(original_.packed->kind(), original, n, i, embedded_nearest, k, scratch.ranks, ranks);
   store(0);
-  RanksInRow(embedded, n, i, original_nearest, k, ranks);
+  RanksInRow(embedded_.packed->kind(), embedded, n, i, original_nearest, k, scratch.ranks, ranks);
   store(1);
 }
 
@@ -272,9 +290,13 @@ void Builder::TakeRow(int64_t i, const SpaceOutputs& space, SpaceState& state,
                       const double* row) const {
   const int64_t n = work_.rows;
   for (double* target : state.condensed) {
-    std::copy(row + i + 1, row + n, target + measurement::PairOffset(n, i));
+    double* const distances = target + measurement::PairOffset(n, i);
+    std::copy(row + i + 1, row + n, distances);
+    KeysToDistances(state.packed->kind(), distances, n - i - 1);
   }
-  if (!space.densities.empty()) state.row_maxima[i] = MaximumOfRow(row, i + 1, n);
+  if (!space.densities.empty()) {
+    state.row_maxima[i] = DistanceOf(state.packed->kind(), Maximum(row + i + 1, n - i - 1));
+  }
 }
 
 absl::Status Builder::FinishPairStatistics() {
@@ -309,7 +331,8 @@ absl::StatusOr<double> Builder::ScaledResidual(const PairStatistics& sums) {
   TENON_RETURN_IF_ERROR(
       ForEachRow(rows, [&](int64_t i, double* original, double* embedded, const ThreadScratch&) {
         row_sums_[i].scaled_residual =
-            ScaledResidualOfRow(original, embedded, i + 1, work_.rows, scale);
+            cpu::ScaledResidual(RowOfPairs(original_, i, original),
+                                RowOfPairs(embedded_, i, embedded), work_.rows - i - 1, scale);
       }));
   CompensatedSum total;
   for (const PairStatistics& row : row_sums_) total.Add(row.scaled_residual);
@@ -325,10 +348,13 @@ absl::Status Builder::FinishDensities(const SpaceOutputs& space, const SpaceStat
     const Rows rows{original, !original, true, true};
     TENON_RETURN_IF_ERROR(ForEachRow(
         rows, [&](int64_t i, double* original_row, double* embedded_row, const ThreadScratch&) {
-          const double* row = original ? original_row : embedded_row;
+          double* row = original ? original_row : embedded_row;
+          if (state.packed->kind() == KeyKind::kDistance) {
+            for (int64_t j = 0; j < n; ++j) row[j] *= row[j];
+          }
           for (const tenon_resource& output : space.densities) {
-            static_cast<double*>(output.data)[i] =
-                GaussianSumOfRow(row, n, maximum, output.key.parameter);
+            const double factor = -1.0 / output.key.parameter / maximum / maximum;
+            static_cast<double*>(output.data)[i] = GaussianSum(row, n, factor);
           }
         }));
   }

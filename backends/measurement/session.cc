@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <map>
+#include <mutex>
 #include <new>
 #include <random>
 #include <utility>
@@ -157,6 +158,10 @@ struct Session::Impl {
   std::map<std::string, Tensor> precomputed;  // by handle, in the compute type
   ResourceSet original_resources;
   RunInfo original_info;
+  // What the first projection builds for all: others wait for it.
+  mutable std::mutex late_mutex;
+  mutable bool late_built = false;
+  mutable ResourceSet late_resources;
 
   absl::Status BindOriginal(const Tensor& matrix, const CancelToken* cancel);
   absl::StatusOr<ProjectionScores> Measure(const Tensor& matrix, const CancelToken* cancel) const;
@@ -164,6 +169,8 @@ struct Session::Impl {
                                                   const Tensor* projection, int64_t working_bytes,
                                                   const CancelToken* cancel) const;
   tenon_resource_request Request(const ResourceSet& outputs) const;
+  absl::StatusOr<ResourceSet> BuildProjection(const Tensor& projection, int64_t working_bytes,
+                                              const CancelToken* cancel, RunInfo& info) const;
   absl::Status BindPrecomputed();
   // Of the original side alone; the threads are the call's.
   MetricInput Input(const Parallel& parallel) const;
@@ -186,11 +193,14 @@ absl::StatusOr<tenon_resource_statistics> Session::Impl::Build(const ResourceSet
                                                                int64_t working_bytes,
                                                                const CancelToken* cancel) const {
   tenon_resource_request request = Request(outputs);
+  std::vector<tenon_resource> available = original_resources.resources;
   if (projection != nullptr) {
     request.embedded = MatrixOf(options, false, projection->spec.shape[1]);
     request.embedded.data = projection->buffer.data();
-    request.n_available = static_cast<int32_t>(original_resources.resources.size());
-    request.available = original_resources.resources.data();
+    available.insert(available.end(), late_resources.resources.begin(),
+                     late_resources.resources.end());
+    request.n_available = static_cast<int32_t>(available.size());
+    request.available = available.data();
   }
   request.working_memory_bytes = working_bytes;
   if (cancel != nullptr) TENON_RETURN_IF_ERROR(cancel->Check());
@@ -263,6 +273,38 @@ absl::Status Session::Impl::BindOriginal(const Tensor& matrix, const CancelToken
   return absl::OkStatus();
 }
 
+absl::StatusOr<ResourceSet> Session::Impl::BuildProjection(const Tensor& projection,
+                                                           int64_t working_bytes,
+                                                           const CancelToken* cancel,
+                                                           RunInfo& info) const {
+  TENON_ASSIGN_OR_RETURN(ResourceSet set,
+                         ResourceSet::Allocate(plan.projection_keys, options.rows));
+  std::unique_lock lock(late_mutex, std::defer_lock);
+  ResourceSet late;
+  if (!plan.late_keys.empty()) lock.lock();
+  const bool first = !late_built && !plan.late_keys.empty();
+  if (first) {
+    TENON_ASSIGN_OR_RETURN(late, ResourceSet::Allocate(plan.late_keys, options.rows));
+  } else if (lock.owns_lock()) {
+    lock.unlock();
+  }
+  const auto start = std::chrono::steady_clock::now();
+  ResourceSet outputs;
+  outputs.resources = set.resources;
+  outputs.resources.insert(outputs.resources.end(), late.resources.begin(), late.resources.end());
+  TENON_ASSIGN_OR_RETURN(const tenon_resource_statistics statistics,
+                         Build(outputs, &projection, working_bytes, cancel));
+  info.resource_seconds = SecondsSince(start);
+  Report(original_resources, *provider, tenon_resource_statistics{}, true, info);
+  if (first) {
+    late_resources = std::move(late);
+    late_built = true;
+  }
+  Report(late_resources, *provider, first ? statistics : tenon_resource_statistics{}, !first, info);
+  Report(set, *provider, statistics, false, info);
+  return set;
+}
+
 absl::StatusOr<ProjectionScores> Session::Impl::Measure(const Tensor& matrix,
                                                         const CancelToken* cancel) const {
   const auto start = std::chrono::steady_clock::now();
@@ -271,20 +313,16 @@ absl::StatusOr<ProjectionScores> Session::Impl::Measure(const Tensor& matrix,
   TENON_ASSIGN_OR_RETURN(const int64_t working,
                          ProjectionWorking(matrix.spec.shape[1], options, plan, *provider));
   TENON_ASSIGN_OR_RETURN(const Tensor projection, Widen(matrix, options, kProjection));
-  TENON_ASSIGN_OR_RETURN(const ResourceSet set,
-                         ResourceSet::Allocate(plan.projection_keys, options.rows));
-  const auto build_start = std::chrono::steady_clock::now();
-  TENON_ASSIGN_OR_RETURN(const tenon_resource_statistics statistics,
-                         Build(set, &projection, working, cancel));
   ProjectionScores result;
-  result.info.resource_seconds = SecondsSince(build_start);
-  Report(original_resources, *provider, tenon_resource_statistics{}, true, result.info);
-  Report(set, *provider, statistics, false, result.info);
+  TENON_ASSIGN_OR_RETURN(const ResourceSet set,
+                         BuildProjection(projection, working, cancel, result.info));
   const Parallel parallel(plan.threads, FlagOf(cancel));
   MetricInput input = Input(parallel);
   input.embedded = MatrixOf(options, false, projection.spec.shape[1]);
   input.embedded.data = projection.buffer.data();
   input.embedded_is_single = matrix.spec.dtype == DType::kFloat32;
+  input.resources.insert(input.resources.end(), late_resources.resources.begin(),
+                         late_resources.resources.end());
   input.resources.insert(input.resources.end(), set.resources.begin(), set.resources.end());
   for (const MeasureSpec& spec : specs) {
     const auto spec_start = std::chrono::steady_clock::now();

@@ -41,6 +41,20 @@ absl::Status CollectKeys(const std::vector<MeasureSpec>& specs, const plugin::Pr
   return absl::OkStatus();
 }
 
+// Ranks of a projection's neighbours need all distances of the original space; its own neighbours
+// come out of the same pass.
+void SplitLateKeys(SessionPlan& plan) {
+  const bool full_pass =
+      std::any_of(plan.projection_keys.begin(), plan.projection_keys.end(),
+                  [](const ResourceKey& key) { return key.kind == TENON_RESOURCE_SELECTED_RANKS; });
+  if (!full_pass) return;
+  const auto late =
+      std::stable_partition(plan.original_keys.begin(), plan.original_keys.end(),
+                            [](const ResourceKey& key) { return key.kind != TENON_RESOURCE_KNN; });
+  plan.late_keys.assign(late, plan.original_keys.end());
+  plan.original_keys.erase(late, plan.original_keys.end());
+}
+
 absl::StatusOr<int64_t> BytesOf(const std::vector<ResourceKey>& keys, int64_t n) {
   int64_t sum = 0;
   for (const ResourceKey& key : keys) {
@@ -60,6 +74,8 @@ absl::Status AddFixedBytes(const std::vector<MeasureSpec>& specs, const SessionO
         plan.points, CheckedByteCount({options.compute_dtype, {n, options.original_columns}}));
   }
   TENON_ASSIGN_OR_RETURN(plan.original_resources, BytesOf(plan.original_keys, n));
+  TENON_ASSIGN_OR_RETURN(const int64_t late, BytesOf(plan.late_keys, n));
+  plan.original_resources += late;
   TENON_ASSIGN_OR_RETURN(
       const int64_t projection,
       CheckedByteCount({options.compute_dtype, {n, options.max_embedded_columns}}));
@@ -154,6 +170,13 @@ int64_t LargestMetricWorking(const std::vector<MeasureSpec>& specs, const Sessio
   return largest;
 }
 
+// What the first projection builds, which is the most.
+std::vector<ResourceKey> ProjectionKeys(const SessionPlan& plan) {
+  std::vector<ResourceKey> keys = plan.projection_keys;
+  keys.insert(keys.end(), plan.late_keys.begin(), plan.late_keys.end());
+  return keys;
+}
+
 int WantedInFlight(const SessionOptions& options) {
   return options.in_flight > 0 ? options.in_flight : kPreferredInFlight;
 }
@@ -188,7 +211,7 @@ absl::StatusOr<int64_t> ProjectionWorking(int64_t columns, const SessionOptions&
     one.memory_budget_bytes = std::max<int64_t>(1, (budget - plan.Original()) / plan.in_flight);
   }
   TENON_ASSIGN_OR_RETURN(const Working working,
-                         WorkingBytes(plan.projection_keys, held, one, plan, provider));
+                         WorkingBytes(ProjectionKeys(plan), held, one, plan, provider));
   if (working.smallest == 0) {
     const int64_t available = budget > 0 ? one.memory_budget_bytes - held : kUnlimited;
     return std::min(available, std::max(plan.projection_working, working.bytes));
@@ -225,11 +248,12 @@ absl::StatusOr<SessionPlan> PlanSession(const std::vector<MeasureSpec>& specs,
                      ? options.threads
                      : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   TENON_RETURN_IF_ERROR(CollectKeys(specs, provider, plan));
+  SplitLateKeys(plan);
   TENON_RETURN_IF_ERROR(AddFixedBytes(specs, options, plan));
   TENON_ASSIGN_OR_RETURN(const Working original, WorkingBytes(plan.original_keys, plan.Original(),
                                                               options, plan, provider));
   TENON_ASSIGN_OR_RETURN(const Working projection,
-                         WorkingBytes(plan.projection_keys, plan.Original() + plan.projection_fixed,
+                         WorkingBytes(ProjectionKeys(plan), plan.Original() + plan.projection_fixed,
                                       options, plan, provider));
   plan.metric_working = LargestMetricWorking(specs, options, plan);
   const int64_t with_metrics = plan.Original() + plan.projection_fixed + plan.metric_working;

@@ -18,7 +18,8 @@ namespace tenon::measurement {
 
 // All sizes in bytes.
 struct SessionPlan {
-  std::vector<ResourceKey> original_keys;    // built once
+  std::vector<ResourceKey> original_keys;    // built once, from the data set alone
+  std::vector<ResourceKey> late_keys;        // of the original space too, with the first projection
   std::vector<ResourceKey> projection_keys;  // built per projection
   bool needs_points = false;                 // whether projections need the original points
   int64_t points = 0;       // the widened copy of the data set, if kept or needed once

@@ -1,0 +1,52 @@
+// Vector kernels over rows of keys of distances (distance_key.h), compiled per instruction set.
+// Vector lanes hold different pairs and nothing fuses where the definition of a distance does not,
+// so keys have the same bits on every instruction set. All functions are thread-safe.
+
+#ifndef TENON_BACKENDS_CPU_DISTANCE_KERNELS_H_
+#define TENON_BACKENDS_CPU_DISTANCE_KERNELS_H_
+
+#include <cstdint>
+
+namespace tenon::cpu {
+
+// Points that share one vector: a panel. Rows of keys are padded to whole panels.
+inline constexpr int64_t kPanel = 8;
+
+// Rows whose sums stay in registers.
+inline constexpr int64_t kRowGroup = 6;
+
+// out[r * stride + 8 p + lane] = sum over the columns, from left to right, of the squared
+// difference of row r and the point in that lane of panel p, for r < n_rows <= kRowGroup and panels
+// [first, last). Panels hold 8 points, column by column. `out` and panels are aligned to 64 bytes.
+void SquaredRows(int64_t n_rows, const double* panels, int64_t columns, int64_t first, int64_t last,
+                 const double* rows, double* out, int64_t stride);
+void SquaredRows(int64_t n_rows, const float* panels, int64_t columns, int64_t first, int64_t last,
+                 const float* rows, double* out, int64_t stride);
+
+// values[j] = its square root.
+void SquareRoots(double* values, int64_t count);
+
+// counts[t] += how many of values[0 .. count) are at most bounds[t].
+void CountNotAbove(const double* values, int64_t count, const double* bounds, int64_t n_bounds,
+                   int64_t* counts);
+
+// Appends to `found` the positions in [begin, end) whose value is at most `bound`, in order, until
+// `capacity` are found or more (at most 63 more). Returns where to go on; `*n_found` grows.
+int64_t FindNotAbove(const double* values, int64_t begin, int64_t end, double bound,
+                     int64_t capacity, int32_t* found, int64_t* n_found);
+
+// Minima of interleaved parts of values[0 .. count): the value at j belongs to part j modulo
+// n_parts. Parts without a value have infinity. n_parts is a multiple of kPanel, at most
+// kMaxMinima.
+inline constexpr int64_t kMaxMinima = 512;
+void PartMinima(const double* values, int64_t count, int64_t n_parts, double* minima);
+
+double Maximum(const double* values, int64_t count);  // at least 0
+
+// Sum over j of exp(factor * squares[j]), factor < 0, within a few units of the last place; squares
+// are not negative. A fixed number of partial sums: the bits depend on values and instruction set.
+double GaussianSum(const double* squares, int64_t count, double factor);
+
+}  // namespace tenon::cpu
+
+#endif  // TENON_BACKENDS_CPU_DISTANCE_KERNELS_H_

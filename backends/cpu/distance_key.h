@@ -1,0 +1,61 @@
+// Keys: what rows hold in the place of distances, ordered as they are.
+//
+// A Euclidean distance is the rounded root of a rounded sum of squares. Roots are dear, and
+// neighbours and ranks need only the order, so rows hold the sums. But rounding maps neighbouring
+// sums to one distance, and equal distances are ordered by index: comparisons of keys must be with
+// the ends of the interval of keys that share a distance (a few keys wide, as a root halves the
+// number of values).
+
+#ifndef TENON_BACKENDS_CPU_DISTANCE_KEY_H_
+#define TENON_BACKENDS_CPU_DISTANCE_KEY_H_
+
+#include <cmath>
+#include <limits>
+
+namespace tenon::cpu {
+
+enum class KeyKind {
+  kDistance,      // the distance itself
+  kSquare,        // its square before the root was taken, in double
+  kSquareSingle,  // the same computed in float; keys and distances are floats
+};
+
+inline double DistanceOf(KeyKind kind, double key) {
+  if (kind == KeyKind::kDistance) return key;
+  const double root = std::sqrt(key);
+  // Rounding the double root again gives the correctly rounded float root.
+  return kind == KeyKind::kSquare ? root : static_cast<float>(root);
+}
+
+// The neighbouring key of the kind's type.
+inline double StepKey(KeyKind kind, double key, double towards) {
+  if (kind != KeyKind::kSquareSingle) return std::nextafter(key, towards);
+  return std::nextafter(static_cast<float>(key), static_cast<float>(towards));
+}
+
+// The largest key with the distance of `key` (>= 0).
+inline double LastKeyOf(KeyKind kind, double key) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (kind == KeyKind::kDistance) return key;
+  const double distance = DistanceOf(kind, key);
+  while (key < kInfinity) {
+    const double above = StepKey(kind, key, kInfinity);
+    if (DistanceOf(kind, above) != distance) break;
+    key = above;
+  }
+  return key;
+}
+
+// The largest key with a smaller distance than that of `key` (>= 0); negative if there is none.
+inline double LastKeyBefore(KeyKind kind, double key) {
+  if (kind == KeyKind::kDistance) return std::nextafter(key, -1.0);
+  const double distance = DistanceOf(kind, key);
+  do {
+    key = StepKey(kind, key, -1.0);
+  } while (key >= 0 && DistanceOf(kind, key) == distance);
+  return key;
+}
+
+}  // namespace tenon::cpu
+
+#endif  // TENON_BACKENDS_CPU_DISTANCE_KEY_H_
