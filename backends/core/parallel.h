@@ -17,6 +17,9 @@ class Parallel {
 
   int threads() const { return threads_; }
 
+  // The same on one thread.
+  Parallel Serial() const { return Parallel(1, cancel_); }
+
   // CLIENT_CANCELLED once the flag is set.
   absl::Status CheckCancelled() const;
 

@@ -1,9 +1,11 @@
 #include "backends/cpu/pair_order.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "backends/core/error.h"
-#include "backends/core/tensor.h"
+#include "backends/cpu/isotonic.h"
 #include "backends/measurement/summation.h"
 
 namespace tenon::cpu {
@@ -13,144 +15,247 @@ using measurement::CompensatedSum;
 using measurement::OrderedPairStatistics;
 using measurement::PairOrderHeader;
 
-constexpr int64_t kPrefetch = 32;
-constexpr int64_t kCancelInterval = 1 << 20;  // pairs of a serial scan between two looks
+// What one thread sums while it visits ties. Integers: their order does not matter.
+struct alignas(64) RankSums {
+  __int128 moment = 0, comoment = 0;
+  double least = std::numeric_limits<double>::infinity(), largest = 0;
+  int64_t groups = 0;
 
-// The end of the run of equal distances that starts at `first`.
-int64_t EndOfTies(const double* distances, int64_t first, int64_t count) {
-  int64_t last = first + 1;
-  while (last < count && distances[last] == distances[first]) ++last;
-  return last;
-}
-
-// Calls visit(first, last) for each run of equal sorted distances.
-template <typename Visit>
-absl::Status ForEachTie(const double* distances, int64_t count, const Parallel& parallel,
-                        const Visit& visit) {
-  int64_t next_check = kCancelInterval;
-  for (int64_t first = 0; first < count;) {
-    const int64_t last = EndOfTies(distances, first, count);
-    visit(first, last);
-    first = last;
-    if (first < next_check) continue;
-    TENON_RETURN_IF_ERROR(parallel.CheckCancelled());
-    next_check = first + kCancelInterval;
+  // `count` of the records of one distance that take the positions [first, last).
+  __int128 Take(double distance, int64_t count, int64_t first, int64_t last, int64_t pairs) {
+    const __int128 deviation = first + 1 + last - (pairs + 1);
+    moment += count * deviation * deviation;
+    least = std::min(least, distance);
+    largest = std::max(largest, distance);
+    return deviation;
   }
-  return absl::OkStatus();
-}
-
-// Blocks of equal fitted value: sum and number of the distances in each.
-struct FitBlock {
-  double sum;
-  int64_t count;
-  double Mean() const { return sum / static_cast<double>(count); }
 };
 
-// Pool adjacent violators: merges from the back while a block's mean is above its successor's.
-int64_t PushBlock(FitBlock block, FitBlock* blocks, int64_t size) {
-  while (size > 0 && blocks[size - 1].Mean() > block.Mean()) {
-    --size;
-    block.sum = blocks[size].sum + block.sum;
-    block.count += blocks[size].count;
+RankSums Total(const std::vector<RankSums>& sums) {
+  RankSums total;
+  for (const RankSums& sum : sums) {
+    total.moment += sum.moment;
+    total.comoment += sum.comoment;
+    total.least = std::min(total.least, sum.least);
+    total.largest = std::max(total.largest, sum.largest);
   }
-  blocks[size] = block;
-  return size + 1;
+  return total;
+}
+
+// Where a bucket is in the order, and its last word of group starts.
+struct alignas(64) PositionCursor {
+  int64_t next = 0;
+  int64_t word = 0;
+  uint64_t bits = 0;
+
+  // The position of the next record of the group that starts at `first`: a key with more records
+  // than are sorted at once comes in parts.
+  int64_t Begin(int64_t first, uint64_t* group_starts) {
+    if (next > first) return next;
+    if (first / 64 != word) Flush(group_starts);
+    word = first / 64;
+    bits |= uint64_t{1} << (first % 64);
+    return first;
+  }
+  void Flush(uint64_t* group_starts) {
+    // Buckets share words at their ends.
+    if (bits != 0) __atomic_fetch_or(group_starts + word, bits, __ATOMIC_RELAXED);
+    bits = 0;
+  }
+};
+
+bool StartsGroup(const PairOrderView& order, int64_t position) {
+  return order.group_starts[position / 64] >> (position % 64) & 1;
+}
+
+// Blocks on top of values that have been read already: never more of them than those.
+class PackedStack {
+ public:
+  PackedStack(double* means, uint32_t* counts) : means_(means), counts_(counts) {}
+  bool empty() const { return size_ == 0; }
+  int64_t size() const { return size_; }
+  FitBlock At(int64_t b) const { return {means_[b], int64_t{counts_[b]}}; }
+  FitBlock Top() const { return At(size_ - 1); }
+  void Pop() { --size_; }
+  void Push(FitBlock block) {
+    means_[size_] = block.mean;
+    counts_[size_++] = static_cast<uint32_t>(block.count);
+  }
+
+ private:
+  double* means_;
+  uint32_t* counts_;
+  int64_t size_ = 0;
+};
+
+// A part of the sequence, fitted by itself.
+struct FitPart {
+  int64_t first = 0, last = 0;  // positions
+  int64_t blocks = 0;
+  CompensatedSum residual, squares;
+  double least = std::numeric_limits<double>::infinity(), largest = 0;
+};
+
+void FitOnePart(const PairOrderView& order, double* values, uint32_t* counts, FitPart& part) {
+  constexpr int64_t kPlain = 256;  // groups summed without compensation, which would take longest
+  PackedStack stack(values + part.first, counts + part.first);
+  double squares = 0, residual = 0;
+  int64_t plain = 0;
+  for (int64_t first = part.first; first < part.last;) {
+    int64_t last = first + 1;
+    while (last < part.last && !StartsGroup(order, last)) ++last;
+    for (int64_t p = first; p < last; ++p) {
+      squares += values[p] * values[p];
+      part.least = std::min(part.least, values[p]);
+      part.largest = std::max(part.largest, values[p]);
+    }
+    const FitGroup group = GroupOf({values + first, static_cast<size_t>(last - first)});
+    residual += group.squared_deviations;
+    PushBlock(group.block, stack, residual);
+    plain += last - first;
+    if (plain >= kPlain || last == part.last) {
+      part.squares.Add(std::exchange(squares, 0));
+      part.residual.Add(std::exchange(residual, 0));
+      plain = 0;
+    }
+    first = last;
+  }
+  part.blocks = stack.size();
 }
 
 }  // namespace
 
-PairOrderView PairOrderView::Of(void* data, int64_t pairs) {
-  auto* header = static_cast<PairOrderHeader*>(data);
-  auto* order = reinterpret_cast<uint32_t*>(header + 1);
-  return {pairs, header, order, order + pairs};
-}
-
-absl::Status BuildPairOrder(RadixRecords& records, const Parallel& parallel,
-                            const PairOrderView& order) {
-  const int64_t count = records.count();
-  for (int64_t p = 0; p < count; ++p) records.payloads()[p] = static_cast<uint32_t>(p);
-  TENON_RETURN_IF_ERROR(records.Sort(parallel));
-  const double* distances = records.distances();
-  const uint32_t* pairs = records.payloads();
-  __int128 moment = 0;
-  TENON_RETURN_IF_ERROR(ForEachTie(distances, count, parallel, [&](int64_t first, int64_t last) {
-    const int64_t twice_rank = first + 1 + last;
-    for (int64_t p = first; p < last; ++p) {
-      order.order[p] = pairs[p];
-      order.twice_ranks[pairs[p]] = static_cast<uint32_t>(twice_rank);
-    }
-    const __int128 deviation = twice_rank - (count + 1);
-    moment += (last - first) * deviation * deviation;
-  }));
-  *order.header = {distances[0], distances[count - 1], measurement::ToWide(moment)};
-  return absl::OkStatus();
-}
-
-absl::Status CorrelateRanks(RadixRecords& records, const Parallel& parallel,
-                            const PairOrderView& original, OrderedPairStatistics& statistics) {
-  const int64_t count = records.count();
-  std::copy_n(original.twice_ranks, count, records.payloads());
-  TENON_RETURN_IF_ERROR(records.Sort(parallel));
-  const double* distances = records.distances();
-  const uint32_t* original_ranks = records.payloads();
-  __int128 moment = 0, comoment = 0;
-  TENON_RETURN_IF_ERROR(ForEachTie(distances, count, parallel, [&](int64_t first, int64_t last) {
-    const __int128 deviation = first + 1 + last - (count + 1);
-    int64_t sum = -(last - first) * (count + 1);
-    for (int64_t p = first; p < last; ++p) sum += original_ranks[p];
-    moment += (last - first) * deviation * deviation;
-    comoment += deviation * sum;
-  }));
-  statistics.min_embedded = distances[0];
-  statistics.max_embedded = distances[count - 1];
-  statistics.rank_moment = measurement::ToWide(moment);
-  statistics.rank_comoment = measurement::ToWide(comoment);
-  return absl::OkStatus();
-}
-
-absl::Status FitIsotonic(const double* embedded, const Parallel& parallel,
-                         const PairOrderView& original, OrderedPairStatistics& statistics) {
-  const int64_t count = original.pairs;
-  TENON_ASSIGN_OR_RETURN(Buffer sorted_buffer, Buffer::Allocate(count * 8));
-  TENON_ASSIGN_OR_RETURN(Buffer block_buffer, Buffer::Allocate(count * int64_t{sizeof(FitBlock)}));
-  double* sorted = sorted_buffer.as<double>();
-  FitBlock* blocks = block_buffer.as<FitBlock>();
-  int64_t n_blocks = 0;
-  double minimum = embedded[0], maximum = 0;
-  for (int64_t first = 0; first < count;) {
-    const uint32_t rank = original.twice_ranks[original.order[first]];
-    // Twice the average rank of positions [first, last) is first + 1 + last.
-    const int64_t last = int64_t{rank} - first - 1;
-    if (first / kCancelInterval != last / kCancelInterval) {
-      TENON_RETURN_IF_ERROR(parallel.CheckCancelled());
-    }
-    double sum = 0;
-    for (int64_t p = first; p < last; ++p) {
-      // Pairs come in an order that no cache foresees.
-      const uint32_t ahead = original.order[std::min(p + kPrefetch, count - 1)];
-      __builtin_prefetch(embedded + ahead);
-      __builtin_prefetch(original.twice_ranks + ahead);
-      sorted[p] = embedded[original.order[p]];
-      sum += sorted[p];
-      minimum = std::min(minimum, sorted[p]);
-      maximum = std::max(maximum, sorted[p]);
-    }
-    n_blocks = PushBlock({sum, last - first}, blocks, n_blocks);
-    first = last;
+PairOrderView PairOrderView::Of(const tenon_resource& resource, int64_t pairs) {
+  PairOrderView view;
+  view.pairs = pairs;
+  view.header = static_cast<PairOrderHeader*>(resource.data);
+  auto* numbers = reinterpret_cast<uint32_t*>(view.header + 1);
+  if (resource.key.parameter == measurement::kRankOrder) {
+    view.twice_ranks = numbers;
+  } else {
+    view.group_starts = reinterpret_cast<uint64_t*>(numbers);
+    view.positions = reinterpret_cast<uint32_t*>(view.group_starts + (pairs + 63) / 64);
   }
+  return view;
+}
+
+absl::Status FinishPairOrders(PairBuckets<uint32_t>& records, const Parallel& parallel,
+                              std::span<const PairOrderView> orders) {
+  if (orders.empty()) return absl::OkStatus();
+  const int64_t pairs = orders[0].pairs;
+  PairOrderView all;  // of each array one that is wanted
+  for (const PairOrderView& order : orders) {
+    if (order.twice_ranks != nullptr) all.twice_ranks = order.twice_ranks;
+    if (order.positions != nullptr) {
+      all.positions = order.positions;
+      all.group_starts = order.group_starts;
+      std::fill_n(all.group_starts, (pairs + 63) / 64, 0);
+    }
+  }
+  std::vector<RankSums> sums(parallel.threads());
+  std::vector<PositionCursor> cursors(records.buckets());
+  TENON_RETURN_IF_ERROR(
+      records.VisitTies(parallel, [&](int slot, int64_t bucket, const PairRecord<uint32_t>* ties,
+                                      int64_t count, int64_t first, int64_t last) {
+        sums[slot].Take(DistanceOfKey(ties[0].key), count, first, last, pairs);
+        if (all.twice_ranks != nullptr) {
+          const auto twice_rank = static_cast<uint32_t>(first + 1 + last);
+          for (int64_t t = 0; t < count; ++t) all.twice_ranks[ties[t].payload] = twice_rank;
+        }
+        if (all.positions == nullptr) return;
+        int64_t position = cursors[bucket].Begin(first, all.group_starts);
+        for (int64_t t = 0; t < count; ++t) {
+          all.positions[ties[t].payload] = static_cast<uint32_t>(position++);
+        }
+        cursors[bucket].next = position;
+      }));
+  for (PositionCursor& cursor : cursors) cursor.Flush(all.group_starts);
+  const RankSums total = Total(sums);
+  for (const PairOrderView& order : orders) {
+    *order.header = {total.least, total.largest, measurement::ToWide(total.moment)};
+    // A second resource of one kind is a copy.
+    if (order.twice_ranks != nullptr && order.twice_ranks != all.twice_ranks) {
+      std::copy_n(all.twice_ranks, pairs, order.twice_ranks);
+    }
+    if (order.positions != nullptr && order.positions != all.positions) {
+      std::copy_n(all.positions, pairs, order.positions);
+      std::copy_n(all.group_starts, (pairs + 63) / 64, order.group_starts);
+    }
+  }
+  return absl::OkStatus();
+}
+
+template <typename Payload>
+absl::Status CorrelateRanks(PairBuckets<Payload>& records, int64_t pairs, const Parallel& parallel,
+                            OrderedPairStatistics& statistics) {
+  std::vector<RankSums> sums(parallel.threads());
+  TENON_RETURN_IF_ERROR(
+      records.VisitTies(parallel, [&](int slot, int64_t, const PairRecord<Payload>* ties,
+                                      int64_t count, int64_t first, int64_t last) {
+        const __int128 deviation =
+            sums[slot].Take(DistanceOfKey(ties[0].key), count, first, last, pairs);
+        int64_t original = -count * (pairs + 1);
+        for (int64_t t = 0; t < count; ++t) original += static_cast<int64_t>(ties[t].payload);
+        sums[slot].comoment += deviation * original;
+      }));
+  const RankSums total = Total(sums);
+  statistics.min_embedded = total.least;
+  statistics.max_embedded = total.largest;
+  statistics.rank_moment = measurement::ToWide(total.moment);
+  statistics.rank_comoment = measurement::ToWide(total.comoment);
+  return absl::OkStatus();
+}
+
+template absl::Status CorrelateRanks(PairBuckets<uint32_t>&, int64_t, const Parallel&,
+                                     OrderedPairStatistics&);
+template absl::Status CorrelateRanks(PairBuckets<double>&, int64_t, const Parallel&,
+                                     OrderedPairStatistics&);
+
+int64_t OrderedValues::Bytes(int64_t pairs) {
+  return pairs * static_cast<int64_t>(sizeof(double) + sizeof(uint32_t));
+}
+
+absl::StatusOr<OrderedValues> OrderedValues::Create(const PairOrderView& order) {
+  OrderedValues values;
+  values.order_ = order;
+  TENON_ASSIGN_OR_RETURN(values.values_, Buffer::Allocate(order.pairs * int64_t{sizeof(double)}));
+  TENON_ASSIGN_OR_RETURN(values.counts_, Buffer::Allocate(order.pairs * int64_t{sizeof(uint32_t)}));
+  return values;
+}
+
+absl::Status OrderedValues::Fit(const Parallel& parallel, OrderedPairStatistics& statistics) {
+  constexpr int64_t kParts = 256;  // a number that no thread count changes
+  double* values = values_.as<double>();
+  uint32_t* counts = counts_.as<uint32_t>();
+  std::vector<FitPart> parts(kParts);
+  for (int64_t part = 0, first = 0; part < kParts; ++part) {
+    int64_t last = std::max(first, order_.pairs * (part + 1) / kParts);
+    while (last < order_.pairs && !StartsGroup(order_, last)) ++last;
+    parts[part].first = first;
+    parts[part].last = first = last;
+  }
+  TENON_RETURN_IF_ERROR(parallel.ForEach(
+      kParts, [&](int64_t part, int) { FitOnePart(order_, values, counts, parts[part]); }));
+  PackedStack stack(values, counts);
   CompensatedSum squares, residual;
-  int64_t p = 0;
-  for (int64_t b = 0; b < n_blocks; ++b) {
-    const double fit = blocks[b].Mean();
-    for (const int64_t last = p + blocks[b].count; p < last; ++p) {
-      squares.Add(sorted[p] * sorted[p]);
-      residual.Add((sorted[p] - fit) * (sorted[p] - fit));
+  statistics.min_embedded = std::numeric_limits<double>::infinity();
+  statistics.max_embedded = 0;
+  for (const FitPart& part : parts) {
+    TENON_RETURN_IF_ERROR(parallel.CheckCancelled());
+    const PackedStack blocks(values + part.first, counts + part.first);
+    for (int64_t b = 0; b < part.blocks; ++b) {
+      double cost = 0;
+      PushBlock(blocks.At(b), stack, cost);
+      residual.Add(cost);
     }
+    squares.Add(part.squares.Value());
+    residual.Add(part.residual.Value());
+    statistics.min_embedded = std::min(statistics.min_embedded, part.least);
+    statistics.max_embedded = std::max(statistics.max_embedded, part.largest);
   }
-  statistics.min_embedded = minimum;
-  statistics.max_embedded = maximum;
   statistics.sum_embedded_squared = squares.Value();
   statistics.isotonic_residual = residual.Value();
+  statistics.isotonic_blocks = stack.size();
   return absl::OkStatus();
 }
 

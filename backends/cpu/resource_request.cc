@@ -95,7 +95,10 @@ void FindAvailable(const tenon_resource_request& request, ResourceWork& work) {
     if (resource.key.space != TENON_RESOURCE_ORIGINAL || resource.data == nullptr) continue;
     const auto bytes = measurement::ResourceBytes(resource.key, work.rows);
     if (!bytes.ok() || *bytes != resource.bytes) continue;
-    if (resource.key.kind == TENON_RESOURCE_PAIR_ORDER) work.available_order = &resource;
+    if (resource.key.kind == TENON_RESOURCE_PAIR_ORDER) {
+      (resource.key.parameter == measurement::kRankOrder ? work.available_ranks
+                                                         : work.available_positions) = &resource;
+    }
     if (resource.key.kind == TENON_RESOURCE_KNN && resource.key.k >= work.ranks_k) {
       work.available_neighbors = &resource;
     }
@@ -113,6 +116,16 @@ absl::StatusOr<ResourceWork> CheckRequest(const tenon_resource_request& request,
     TENON_RETURN_IF_ERROR(CheckOutput(request.outputs[o], work.rows, for_building));
     AddOutput(request.outputs[o], work);
   }
+  FindAvailable(request, work);
+  work.temporary_directory = request.temporary_directory;
+  work.temporary_bytes = request.temporary_bytes;
+  const bool lacks_order = (!work.rank_correlations.empty() && work.available_ranks == nullptr) ||
+                           (!work.isotonic_fits.empty() && work.available_positions == nullptr);
+  work.is_external = lacks_order && request.temporary_directory != nullptr;
+  if (for_building && lacks_order && !work.is_external) {
+    return Error(Reason::kBadParameter, "the pair order of the original space is missing");
+  }
+  work.original.needed |= work.is_external;
   work.original.points = request.original;
   work.embedded.points = request.embedded;
   if (work.original.needed) {
@@ -129,11 +142,6 @@ absl::StatusOr<ResourceWork> CheckRequest(const tenon_resource_request& request,
     return Error(Reason::kShapeMismatch,
                  absl::StrCat("the original space has ", request.original.rows,
                               " rows, the embedded one ", request.embedded.rows));
-  }
-  FindAvailable(request, work);
-  const bool needs_order = !work.rank_correlations.empty() || !work.isotonic_fits.empty();
-  if (for_building && needs_order && work.available_order == nullptr) {
-    return Error(Reason::kBadParameter, "the pair order of the original space is missing");
   }
   return work;
 }

@@ -29,8 +29,13 @@ struct ResourceWork {
   std::vector<tenon_resource> selected_ranks, pair_statistics, pair_orders, rank_correlations,
       isotonic_fits;
   int64_t ranks_k = 0;                                  // the largest k of `selected_ranks`
-  const tenon_resource* available_order = nullptr;      // PAIR_ORDER of the original space
+  const tenon_resource* available_ranks = nullptr;      // PAIR_ORDER of the original space
+  const tenon_resource* available_positions = nullptr;  // the same, kPositionOrder
   const tenon_resource* available_neighbors = nullptr;  // KNN of the original space, k >= ranks_k
+
+  const char* temporary_directory = nullptr;  // null: no files
+  int64_t temporary_bytes = 0;
+  bool is_external = false;  // orders of pairs are made in files
 
   int64_t pairs() const { return measurement::PairCount(rows); }
   bool FullRows(const SpaceOutputs& space) const {

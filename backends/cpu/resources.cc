@@ -14,7 +14,7 @@
 #include "backends/core/parallel.h"
 #include "backends/core/tensor.h"
 #include "backends/cpu/distance.h"
-#include "backends/cpu/pair_order.h"
+#include "backends/cpu/ordered_pairs.h"
 #include "backends/cpu/pair_sums.h"
 #include "backends/cpu/resource_request.h"
 #include "backends/cpu/row_kernels.h"
@@ -24,7 +24,6 @@ namespace tenon::cpu {
 namespace {
 
 using measurement::CompensatedSum;
-using measurement::OrderedPairStatistics;
 using measurement::PairStatistics;
 
 int64_t AlignUp(int64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -37,18 +36,12 @@ struct Plan {
 };
 
 // Scratch that does not depend on threads and blocks.
-int64_t FixedBytes(const ResourceWork& work) {
-  int64_t bytes = 0;
+int64_t FixedBytes(const ResourceWork& work, int threads) {
+  int64_t bytes = OrderedPairs::Bytes(work, threads);
   if (work.original.needed) bytes += PackedPoints::Bytes(work.original.points);
   if (work.embedded.needed) bytes += PackedPoints::Bytes(work.embedded.points);
   if (!work.pair_statistics.empty()) bytes += work.rows * int64_t{sizeof(PairStatistics)};
   bytes += 2 * work.rows * int64_t{sizeof(double)};  // row maxima
-  if (!work.pair_orders.empty()) bytes += RadixRecords::Bytes(work.pairs());
-  if (!work.rank_correlations.empty()) bytes += RadixRecords::Bytes(work.pairs());
-  if (!work.isotonic_fits.empty()) {
-    bytes += IsotonicBytes(work.pairs());
-    if (work.rank_correlations.empty()) bytes += work.pairs() * int64_t{sizeof(double)};
-  }
   return bytes;
 }
 
@@ -59,6 +52,7 @@ struct ThreadScratch {
   CandidateScratch candidates;
   RankScratch ranks;
   int32_t* lists;  // 3 * LargestK
+  int slot;
 
   static int64_t LargestK(const ResourceWork& work) {
     return std::max({work.original.largest_k, work.embedded.largest_k, work.ranks_k});
@@ -98,10 +92,10 @@ int64_t PreferredBlockRows(const ResourceWork& work) {
 
 absl::StatusOr<Plan> MakePlan(const ResourceWork& work, int threads, int64_t available_bytes) {
   constexpr int64_t kSmallBlock = 4;
-  const int64_t fixed = FixedBytes(work);
   Plan plan{std::max(1, threads), PreferredBlockRows(work), 0};
   const auto bytes = [&] {
-    return fixed + plan.threads * ThreadScratch::Bytes(work, plan.block_rows);
+    return FixedBytes(work, plan.threads) +
+           plan.threads * ThreadScratch::Bytes(work, plan.block_rows);
   };
   if (bytes() > available_bytes) plan.block_rows = std::min(plan.block_rows, kSmallBlock);
   while (bytes() > available_bytes && plan.threads > 1) --plan.threads;
@@ -117,6 +111,16 @@ absl::StatusOr<Plan> MakePlan(const ResourceWork& work, int threads, int64_t ava
   return plan;
 }
 
+absl::Status CheckTemporary(const ResourceWork& work) {
+  const int64_t needed = OrderedPairs::FileBytes(work);
+  if (needed <= work.temporary_bytes) return absl::OkStatus();
+  return Error(Reason::kExceedsTemporaryBudget,
+               absl::StrCat("temporary files need ", needed, " bytes, the budget is ",
+                            work.temporary_bytes, " bytes"))
+      .Meta("needed_bytes", needed)
+      .Meta("budget_bytes", work.temporary_bytes);
+}
+
 template <typename T>
 void Store(const T& value, const std::vector<tenon_resource>& outputs) {
   for (const tenon_resource& output : outputs) *static_cast<T*>(output.data) = value;
@@ -128,13 +132,17 @@ class Builder {
   Builder(const ResourceWork& work, const Plan& plan, const int32_t* cancel)
       : work_(work), plan_(plan), parallel_(plan.threads, cancel) {}
 
+  // Of temporary files.
+  int64_t file_bytes() const { return ordered_.has_value() ? ordered_->file_bytes() : 0; }
+  int64_t file_blocks() const { return ordered_.has_value() ? ordered_->file_blocks() : 0; }
+
   absl::Status Build() {
     TENON_RETURN_IF_ERROR(TakeMemory());
     TENON_RETURN_IF_ERROR(FirstPass());
     TENON_RETURN_IF_ERROR(FinishPairStatistics());
     TENON_RETURN_IF_ERROR(FinishDensities(work_.original, original_, true));
     TENON_RETURN_IF_ERROR(FinishDensities(work_.embedded, embedded_, false));
-    return FinishOrders();
+    return ordered_.has_value() ? ordered_->Finish(parallel_) : absl::OkStatus();
   }
 
  private:
@@ -165,14 +173,13 @@ class Builder {
   absl::Status FinishPairStatistics();
   absl::StatusOr<double> ScaledResidual(const PairStatistics& sums);
   absl::Status FinishDensities(const SpaceOutputs& space, const SpaceState& state, bool original);
-  absl::Status FinishOrders();
 
   const ResourceWork& work_;
   const Plan& plan_;
   const Parallel parallel_;
-  Buffer scratch_, isotonic_pairs_;
+  Buffer scratch_;
   SpaceState original_, embedded_;
-  std::optional<RadixRecords> original_records_, embedded_records_;
+  std::optional<OrderedPairs> ordered_;
   std::vector<PairStatistics> row_sums_;
 };
 
@@ -189,16 +196,12 @@ absl::Status Builder::TakeMemory() {
     }
   }
   if (!work_.pair_statistics.empty()) row_sums_.resize(work_.rows);
-  if (!work_.pair_orders.empty()) {
-    TENON_ASSIGN_OR_RETURN(original_records_, RadixRecords::Allocate(work_.pairs()));
-    original_.condensed.push_back(original_records_->distances());
-  }
-  if (!work_.rank_correlations.empty()) {
-    TENON_ASSIGN_OR_RETURN(embedded_records_, RadixRecords::Allocate(work_.pairs()));
-    embedded_.condensed.push_back(embedded_records_->distances());
-  } else if (!work_.isotonic_fits.empty()) {
-    TENON_ASSIGN_OR_RETURN(isotonic_pairs_, Buffer::Allocate(work_.pairs() * 8));
-    embedded_.condensed.push_back(isotonic_pairs_.as<double>());
+  if (OrderedPairs::NeedsOriginal(work_) || OrderedPairs::NeedsEmbedded(work_)) {
+    const auto packed = [](const SpaceState& state) {
+      return state.packed.has_value() ? &*state.packed : nullptr;
+    };
+    TENON_ASSIGN_OR_RETURN(
+        ordered_, OrderedPairs::Create(work_, packed(original_), packed(embedded_), plan_.threads));
   }
   return absl::OkStatus();
 }
@@ -207,8 +210,9 @@ absl::Status Builder::ForEachRow(const Rows& rows, const RowBody& body) {
   const int64_t block_rows = plan_.block_rows, stride = PaddedRows(work_.rows);
   const int64_t blocks = (work_.rows + block_rows - 1) / block_rows;
   return parallel_.ForEach(blocks, [&](int64_t block, int slot) {
-    const ThreadScratch scratch = ThreadScratch::At(
+    ThreadScratch scratch = ThreadScratch::At(
         scratch_.data() + slot * ThreadScratch::Bytes(work_, block_rows), work_, block_rows);
+    scratch.slot = slot;
     const int64_t first = block * block_rows;
     const int64_t count = std::min(block_rows, work_.rows - first);
     const int64_t right = std::min(first + 1, work_.rows - 1);
@@ -239,6 +243,7 @@ absl::Status Builder::FirstPass() {
         if (work_.ranks_k > 0) TakeRanks(i, original, embedded, scratch);
         if (original != nullptr) TakeRow(i, work_.original, original_, original);
         if (embedded != nullptr) TakeRow(i, work_.embedded, embedded_, embedded);
+        if (ordered_.has_value()) ordered_->TakeRow(scratch.slot, i, original, embedded);
         if (!row_sums_.empty()) {
           row_sums_[i] = PairSums(RowOfPairs(original_, i, original),
                                   RowOfPairs(embedded_, i, embedded), work_.rows - i - 1);
@@ -372,33 +377,6 @@ absl::Status Builder::FinishDensities(const SpaceOutputs& space, const SpaceStat
   return absl::OkStatus();
 }
 
-absl::Status Builder::FinishOrders() {
-  if (original_records_.has_value()) {
-    const tenon_resource& first = work_.pair_orders.front();
-    TENON_RETURN_IF_ERROR(BuildPairOrder(*original_records_, parallel_,
-                                         PairOrderView::Of(first.data, work_.pairs())));
-    for (const tenon_resource& other : work_.pair_orders) {
-      if (other.data != first.data) std::memcpy(other.data, first.data, first.bytes);
-    }
-  }
-  if (work_.isotonic_fits.empty() && work_.rank_correlations.empty()) return absl::OkStatus();
-  const PairOrderView order = PairOrderView::Of(work_.available_order->data, work_.pairs());
-  // The fit reads the distances in pair order, so it comes before the sort.
-  if (!work_.isotonic_fits.empty()) {
-    const double* embedded = embedded_records_.has_value() ? embedded_records_->distances()
-                                                           : isotonic_pairs_.as<double>();
-    OrderedPairStatistics statistics;
-    TENON_RETURN_IF_ERROR(FitIsotonic(embedded, parallel_, order, statistics));
-    Store(statistics, work_.isotonic_fits);
-  }
-  if (!work_.rank_correlations.empty()) {
-    OrderedPairStatistics statistics;
-    TENON_RETURN_IF_ERROR(CorrelateRanks(*embedded_records_, parallel_, order, statistics));
-    Store(statistics, work_.rank_correlations);
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 uint32_t ResourceKinds() {
@@ -421,12 +399,16 @@ absl::Status BuildResources(const tenon_resource_request& request,
     TENON_ASSIGN_OR_RETURN(const ResourceWork work, CheckRequest(request, true));
     TENON_ASSIGN_OR_RETURN(const Plan plan,
                            MakePlan(work, request.threads, request.working_memory_bytes));
-    TENON_RETURN_IF_ERROR(Builder(work, plan, request.cancel).Build());
+    TENON_RETURN_IF_ERROR(CheckTemporary(work));
+    Builder builder(work, plan, request.cancel);
+    TENON_RETURN_IF_ERROR(builder.Build());
     *statistics = {};
     statistics->struct_size = sizeof(*statistics);
     statistics->timing_scope = 1;
     statistics->block_rows = plan.block_rows;
     statistics->working_bytes = plan.bytes;
+    statistics->temporary_bytes = builder.file_bytes();
+    statistics->sorted_runs = builder.file_blocks();
   } catch (const std::bad_alloc&) {
     return Error(Reason::kExceedsMemoryBudget, "the system refused memory for a resource");
   }

@@ -170,30 +170,120 @@ __int128 RankComoment(const uint32_t* a, const uint32_t* b, int64_t count) {
 void FillPairOrder(const ResourceWork& work, const tenon_resource& output) {
   const std::vector<double> distances = AllPairs(work.original.points);
   const std::vector<uint32_t> order = SortedPairs(distances), ranks = TwiceRanks(distances, order);
-  const PairOrderView view = PairOrderView::Of(output.data, work.pairs());
+  const PairOrderView view = PairOrderView::Of(output, work.pairs());
   *view.header = {distances[order.front()], distances[order.back()],
                   measurement::ToWide(RankComoment(ranks.data(), ranks.data(), work.pairs()))};
-  std::copy(order.begin(), order.end(), view.order);
-  std::copy(ranks.begin(), ranks.end(), view.twice_ranks);
+  if (view.twice_ranks != nullptr) std::copy(ranks.begin(), ranks.end(), view.twice_ranks);
+  if (view.positions == nullptr) return;
+  std::fill_n(view.group_starts, (work.pairs() + 63) / 64, 0);
+  for (size_t p = 0; p < order.size(); ++p) {
+    view.positions[order[p]] = static_cast<uint32_t>(p);
+    const bool starts = p == 0 || distances[order[p]] != distances[order[p - 1]];
+    view.group_starts[p / 64] |= uint64_t{starts} << (p % 64);
+  }
 }
 
+// The original side of ordered statistics, and the embedded distances.
+struct BothSides {
+  std::vector<double> embedded;
+  std::vector<uint32_t> twice_ranks;  // of the original distances
+  OrderedPairStatistics statistics;
+
+  explicit BothSides(const ResourceWork& work) : embedded(AllPairs(work.embedded.points)) {
+    statistics.min_embedded = *std::min_element(embedded.begin(), embedded.end());
+    statistics.max_embedded = *std::max_element(embedded.begin(), embedded.end());
+    if (work.is_external) {
+      const std::vector<double> original = AllPairs(work.original.points);
+      twice_ranks = TwiceRanks(original, SortedPairs(original));
+      statistics.min_original = *std::min_element(original.begin(), original.end());
+      statistics.max_original = *std::max_element(original.begin(), original.end());
+      statistics.original_rank_moment =
+          measurement::ToWide(RankComoment(twice_ranks.data(), twice_ranks.data(), work.pairs()));
+      return;
+    }
+    const bool ranked = work.available_ranks != nullptr;
+    const PairOrderView view =
+        PairOrderView::Of(ranked ? *work.available_ranks : *work.available_positions, work.pairs());
+    statistics.min_original = view.header->min_distance;
+    statistics.max_original = view.header->max_distance;
+    statistics.original_rank_moment = view.header->rank_moment;
+    twice_ranks = ranked ? std::vector<uint32_t>(view.twice_ranks, view.twice_ranks + view.pairs)
+                         : RanksOfPositions(view);
+  }
+
+  static std::vector<uint32_t> RanksOfPositions(const PairOrderView& view) {
+    const auto starts = [&](int64_t q) { return view.group_starts[q / 64] >> (q % 64) & 1; };
+    std::vector<uint32_t> by_position(view.pairs), ranks(view.pairs);
+    for (int64_t first = 0, last; first < view.pairs; first = last) {
+      for (last = first + 1; last < view.pairs && !starts(last);) ++last;
+      for (int64_t q = first; q < last; ++q) {
+        by_position[q] = static_cast<uint32_t>(first + 1 + last);
+      }
+    }
+    for (int64_t p = 0; p < view.pairs; ++p) ranks[p] = by_position[view.positions[p]];
+    return ranks;
+  }
+};
+
 void FillRankCorrelation(const ResourceWork& work, const tenon_resource& output) {
-  const std::vector<double> distances = AllPairs(work.embedded.points);
-  const std::vector<uint32_t> order = SortedPairs(distances), ranks = TwiceRanks(distances, order);
-  const PairOrderView view = PairOrderView::Of(work.available_order->data, work.pairs());
-  OrderedPairStatistics s;
-  s.min_embedded = distances[order.front()];
-  s.max_embedded = distances[order.back()];
-  s.rank_moment = measurement::ToWide(RankComoment(ranks.data(), ranks.data(), work.pairs()));
-  s.rank_comoment = measurement::ToWide(RankComoment(ranks.data(), view.twice_ranks, work.pairs()));
+  BothSides both(work);
+  const auto e = TwiceRanks(both.embedded, SortedPairs(both.embedded));
+  OrderedPairStatistics& s = both.statistics;
+  s.rank_moment = measurement::ToWide(RankComoment(e.data(), e.data(), work.pairs()));
+  s.rank_comoment =
+      measurement::ToWide(RankComoment(e.data(), both.twice_ranks.data(), work.pairs()));
   *static_cast<OrderedPairStatistics*>(output.data) = s;
 }
 
-absl::Status FillIsotonicFit(const ResourceWork& work, const tenon_resource& output) {
-  const std::vector<double> distances = AllPairs(work.embedded.points);
-  return FitIsotonic(distances.data(), Parallel(1, nullptr),
-                     PairOrderView::Of(work.available_order->data, work.pairs()),
-                     *static_cast<OrderedPairStatistics*>(output.data));
+// The fitted values of groups with these sums and sizes: means of pooled neighbours.
+std::vector<double> PooledMeans(std::vector<double> sums, std::vector<double> sizes) {
+  std::vector<size_t> pooled(sums.size(), 1);
+  size_t blocks = 0;
+  for (size_t g = 0; g < sums.size(); ++g, ++blocks) {
+    double sum = sums[g], size = sizes[g];
+    size_t groups = 1;
+    for (; blocks > 0 && sums[blocks - 1] / sizes[blocks - 1] > sum / size; --blocks) {
+      sum += sums[blocks - 1];
+      size += sizes[blocks - 1];
+      groups += pooled[blocks - 1];
+    }
+    sums[blocks] = sum;
+    sizes[blocks] = size;
+    pooled[blocks] = groups;
+  }
+  std::vector<double> means;
+  for (size_t b = 0; b < blocks; ++b) means.insert(means.end(), pooled[b], sums[b] / sizes[b]);
+  return means;
+}
+
+void FillIsotonicFit(const ResourceWork& work, const tenon_resource& output) {
+  BothSides both(work);
+  const std::vector<double> ranks(both.twice_ranks.begin(), both.twice_ranks.end());
+  const auto order = SortedPairs(ranks);
+  std::vector<double> sums, sizes;
+  std::vector<size_t> group_of(order.size());
+  for (size_t p = 0; p < order.size(); ++p) {
+    if (p == 0 || ranks[order[p]] != ranks[order[p - 1]]) {
+      sums.push_back(0);
+      sizes.push_back(0);
+    }
+    group_of[p] = sums.size() - 1;
+    sums.back() += both.embedded[order[p]];
+    sizes.back() += 1;
+  }
+  const std::vector<double> fit = PooledMeans(sums, sizes);
+  CompensatedSum squares, residual;
+  for (size_t p = 0; p < order.size(); ++p) {
+    const double e = both.embedded[order[p]], error = e - fit[group_of[p]];
+    squares.Add(e * e);
+    residual.Add(error * error);
+  }
+  OrderedPairStatistics& s = both.statistics;
+  s.sum_embedded_squared = squares.Value();
+  s.isotonic_residual = residual.Value();
+  s.isotonic_blocks = 1;
+  for (size_t g = 1; g < fit.size(); ++g) s.isotonic_blocks += fit[g] != fit[g - 1];
+  *static_cast<OrderedPairStatistics*>(output.data) = s;
 }
 
 void FillSpace(const SpaceOutputs& space) {
@@ -214,9 +304,7 @@ absl::Status FillAll(const ResourceWork& work, const Parallel& cancel) {
   TENON_RETURN_IF_ERROR(cancel.CheckCancelled());
   for (const auto& output : work.pair_orders) FillPairOrder(work, output);
   for (const auto& output : work.rank_correlations) FillRankCorrelation(work, output);
-  for (const auto& output : work.isotonic_fits) {
-    TENON_RETURN_IF_ERROR(FillIsotonicFit(work, output));
-  }
+  for (const auto& output : work.isotonic_fits) FillIsotonicFit(work, output);
   return cancel.CheckCancelled();
 }
 

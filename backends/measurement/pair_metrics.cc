@@ -11,7 +11,10 @@ namespace tenon::measurement {
 namespace {
 
 const ResourceKey kPairStatisticsKey = {TENON_RESOURCE_PAIR_STATISTICS, kPair, 0, 0};
-const ResourceKey kPairOrderKey = {TENON_RESOURCE_PAIR_ORDER, kOriginal, 0, 0};
+
+ResourceKey OrderKey(double parameter) {
+  return {TENON_RESOURCE_PAIR_ORDER, kOriginal, 0, parameter};
+}
 
 ResourceKey OrderedKey(double part) {
   return {TENON_RESOURCE_ORDERED_PAIR_STATISTICS, kPair, 0, part};
@@ -58,18 +61,22 @@ absl::StatusOr<MeasureScores> Pearson(const MeasureSpec& spec, const MetricInput
 }
 
 absl::StatusOr<MeasureScores> Spearman(const MeasureSpec& spec, const MetricInput& input) {
-  const auto& original = Read<PairOrderHeader>(input, kPairOrderKey);
   const auto& ordered = Read<OrderedPairStatistics>(input, OrderedKey(kRankCorrelation));
+  if (ordered.min_original == ordered.max_original) {
+    return EqualDistances(spec, kOriginal, ordered.max_original);
+  }
   if (ordered.min_embedded == ordered.max_embedded) {
     return EqualDistances(spec, kEmbedded, ordered.max_embedded);
   }
-  const double rho = ToDouble(ordered.rank_comoment) / std::sqrt(ToDouble(original.rank_moment)) /
+  const double rho = ToDouble(ordered.rank_comoment) /
+                     std::sqrt(ToDouble(ordered.original_rank_moment)) /
                      std::sqrt(ToDouble(ordered.rank_moment));
   return OneScore(spec, std::clamp(rho, -1.0, 1.0));
 }
 
 absl::StatusOr<MeasureScores> NonMetricStress(const MeasureSpec& spec, const MetricInput& input) {
   const auto& ordered = Read<OrderedPairStatistics>(input, OrderedKey(kIsotonicFit));
+  if (!(ordered.max_original > 0)) return ZeroDistances(spec, kOriginal);
   if (!(ordered.max_embedded > 0)) return ZeroDistances(spec, kEmbedded);
   if (!std::isfinite(ordered.sum_embedded_squared)) {
     return Overflow(spec, kEmbedded, ordered.max_embedded);
@@ -120,26 +127,38 @@ absl::StatusOr<MeasureScores> DistanceToMeasure(const MeasureSpec& spec, const M
 std::vector<ResourceKey> PairSums(const MeasureSpec&) { return {kPairStatisticsKey}; }
 
 std::vector<ResourceKey> RankSums(const MeasureSpec&) {
-  return {kPairOrderKey, OrderedKey(kRankCorrelation)};
+  return {OrderKey(kRankOrder), OrderedKey(kRankCorrelation)};
 }
 
 std::vector<ResourceKey> FitSums(const MeasureSpec&) {
-  return {kPairOrderKey, OrderedKey(kIsotonicFit)};
+  return {OrderKey(kPositionOrder), OrderedKey(kIsotonicFit)};
 }
 
 std::vector<ResourceKey> BothDensities(const MeasureSpec& spec) {
   return {DensityKey(spec, kOriginal), DensityKey(spec, kEmbedded)};
 }
 
+// The header of a pair order, if it is kept in memory.
+const PairOrderHeader* FindOrder(const MetricInput& input, double parameter) {
+  const ResourceKey key = OrderKey(parameter);
+  for (const tenon_resource& resource : input.resources) {
+    if (SameKey(resource.key, key)) return static_cast<const PairOrderHeader*>(resource.data);
+  }
+  return nullptr;
+}
+
 absl::Status DistancesDiffer(const MeasureSpec& spec, const MetricInput& input) {
-  const auto& original = Read<PairOrderHeader>(input, kPairOrderKey);
-  if (original.min_distance != original.max_distance) return absl::OkStatus();
-  return EqualDistances(spec, kOriginal, original.max_distance);
+  const PairOrderHeader* original = FindOrder(input, kRankOrder);
+  if (original == nullptr || original->min_distance != original->max_distance) {
+    return absl::OkStatus();
+  }
+  return EqualDistances(spec, kOriginal, original->max_distance);
 }
 
 absl::Status DistancesNotZero(const MeasureSpec& spec, const MetricInput& input) {
-  const auto& original = Read<PairOrderHeader>(input, kPairOrderKey);
-  return original.max_distance > 0 ? absl::OkStatus() : ZeroDistances(spec, kOriginal);
+  const PairOrderHeader* original = FindOrder(input, kPositionOrder);
+  if (original == nullptr || original->max_distance > 0) return absl::OkStatus();
+  return ZeroDistances(spec, kOriginal);
 }
 
 absl::Status DensityExists(const MeasureSpec& spec, const MetricInput& input) {

@@ -38,6 +38,9 @@ absl::Status CheckKey(const ResourceKey& key, int64_t n) {
       space_fits = IsOneSpace(key);
       break;
     case TENON_RESOURCE_PAIR_ORDER:
+      if (key.parameter != kRankOrder && key.parameter != kPositionOrder) {
+        return BadKey(key, "the parameter names no order");
+      }
       space_fits = key.space == TENON_RESOURCE_ORIGINAL;
       break;
     case TENON_RESOURCE_ORDERED_PAIR_STATISTICS:
@@ -79,12 +82,12 @@ std::string_view SpaceName(int32_t space) {
 
 absl::StatusOr<int64_t> ResourceBytes(const ResourceKey& key, int64_t n) {
   TENON_RETURN_IF_ERROR(CheckKey(key, n));
-  const bool ordered =
-      key.kind == TENON_RESOURCE_PAIR_ORDER || key.kind == TENON_RESOURCE_ORDERED_PAIR_STATISTICS;
-  if (ordered && n > kMaxPairOrderRows) {
-    return Error(Reason::kNotImplemented,
+  if (key.kind == TENON_RESOURCE_PAIR_ORDER && n > kMaxPairOrderRows) {
+    return Error(Reason::kExceedsMemoryBudget,
                  absl::StrCat("the order of all pairs of ", n,
-                              " rows is not offered, the limit is ", kMaxPairOrderRows, " rows"))
+                              " rows is not kept in memory, the "
+                              "limit is ",
+                              kMaxPairOrderRows, " rows; give a temporary budget"))
         .Meta("rows", n)
         .Meta("limit_rows", kMaxPairOrderRows);
   }
@@ -99,7 +102,8 @@ absl::StatusOr<int64_t> ResourceBytes(const ResourceKey& key, int64_t n) {
       TENON_RETURN_IF_ERROR(CheckedElementCount(std::vector<int64_t>{n, n, 8}).status());
       return PairCount(n) * int64_t{sizeof(double)};
     case TENON_RESOURCE_PAIR_ORDER:
-      return int64_t{sizeof(PairOrderHeader)} + PairCount(n) * int64_t{2 * sizeof(uint32_t)};
+      return int64_t{sizeof(PairOrderHeader)} + PairCount(n) * int64_t{sizeof(uint32_t)} +
+             (key.parameter == kPositionOrder ? (PairCount(n) + 63) / 64 * 8 : 0);
     case TENON_RESOURCE_PAIR_STATISTICS:
       return int64_t{sizeof(PairStatistics)};
     case TENON_RESOURCE_ORDERED_PAIR_STATISTICS:

@@ -9,11 +9,17 @@
 //   DENSITY                  double[n]: Gaussian densities, their sum is 1; then one double: the
 //                            largest distance. If that is 0 all densities are 0.
 //   CONDENSED                double[P]: distances
-//   PAIR_ORDER               PairOrderHeader; uint32[P]: pair numbers by (distance, pair number);
-//                            uint32[P]: twice the average rank (from 1) of each pair, in pair order
+//   PAIR_ORDER               PairOrderHeader; then by the key's parameter
+//                            kRankOrder: uint32[P]: twice the average rank (from 1) of each pair,
+//                            in pair order kPositionOrder: uint64[ceil(P / 64)]: bit q tells
+//                            whether the pair at position q has a larger distance than that before
+//                            it; uint32[P]: the position of each pair in an order by distance, in
+//                            pair order
 //   PAIR_STATISTICS          PairStatistics
 //   ORDERED_PAIR_STATISTICS  OrderedPairStatistics; the key's parameter says which part is filled.
-//                            Needs PAIR_ORDER of the original space among the available resources.
+//                            Needs PAIR_ORDER of the original space among the available resources
+//                            (kRankCorrelation: kRankOrder, kIsotonicFit: kPositionOrder), or a
+//                            folder for temporary files.
 //   SELECTED_RANKS           int32[n][k]: rank in the original space of each row's k embedded
 //                            neighbours; then int32[n][k]: rank in the embedded space of its k
 //                            original neighbours. Ranks count from 1, the row itself has rank 0.
@@ -71,17 +77,24 @@ struct PairOrderHeader {
 };
 
 struct OrderedPairStatistics {
+  double min_original = 0, max_original = 0;
+  WideInteger original_rank_moment;
   double min_embedded = 0, max_embedded = 0;
   WideInteger rank_moment;          // part kRankCorrelation: of the embedded distances
   WideInteger rank_comoment;        // part kRankCorrelation: sum of products of deviations
   double sum_embedded_squared = 0;  // part kIsotonicFit
   double isotonic_residual = 0;  // part kIsotonicFit: sum of (e - fit)^2 of the non-decreasing fit
                                  // of e over groups of equal o
+  int64_t isotonic_blocks = 0;   // part kIsotonicFit: runs of equal fitted value
 };
 
 // Parameters of ORDERED_PAIR_STATISTICS.
 inline constexpr double kRankCorrelation = 1;
 inline constexpr double kIsotonicFit = 2;
+
+// Parameters of PAIR_ORDER.
+inline constexpr double kRankOrder = 1;
+inline constexpr double kPositionOrder = 2;
 
 // Pair orders count in 32 bits: twice a rank has to fit.
 inline constexpr int64_t kMaxPairOrderRows = 65536;

@@ -312,6 +312,11 @@ typedef struct tenon_resource_request {
   tenon_matrix embedded;
   int64_t working_memory_bytes; /* the provider's scratch for this call stays within it */
   const int32_t* cancel;
+  /* A folder for temporary files and how many bytes of them may exist at once; NULL and 0: none.
+   * Orders of pairs that are not among `available` are then made in files. Nothing is left there,
+   * whatever happens. */
+  const char* temporary_directory;
+  int64_t temporary_bytes;
 } tenon_resource_request;
 
 typedef struct tenon_resource_statistics {
@@ -322,6 +327,8 @@ typedef struct tenon_resource_statistics {
   int64_t transfer_in_bytes, transfer_out_bytes;
   int64_t block_rows; /* rows of a block of the pass; 0 when it had none */
   int64_t working_bytes;
+  int64_t temporary_bytes; /* of files at most at once; 0: none were made */
+  int64_t sorted_runs;     /* blocks of records that went to files */
 } tenon_resource_statistics;
 
 /* ---- The provider --------------------------------------------------------------------------- */
