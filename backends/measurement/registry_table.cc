@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_join.h"
 #include "backends/measurement/registry.h"
+#include "backends/measurement/row_metric.h"
 
 namespace tenon::measurement {
 namespace {
@@ -73,12 +74,7 @@ std::vector<ParameterInfo> Join(std::vector<ParameterInfo> first,
 }
 
 // The functions of two rows of scipy.spatial.distance.
-std::vector<std::string> RowMetrics() {
-  return {"euclidean",  "sqeuclidean",   "cityblock",   "chebyshev",   "minkowski",
-          "cosine",     "correlation",   "canberra",    "braycurtis",  "jensenshannon",
-          "hamming",    "jaccard",       "dice",        "kulczynski1", "rogerstanimoto",
-          "russellrao", "sokalmichener", "sokalsneath", "yule"};
-}
+std::vector<std::string> RowMetrics() { return {RowMetricNames().begin(), RowMetricNames().end()}; }
 
 std::vector<std::string> GapMetrics() {
   std::vector<std::string> metrics = RowMetrics();
