@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "backends/core/error.h"
+#include "backends/measurement/plane_triangulation.h"
 
 extern "C" {
 #include <libqhull_r/qhull_ra.h>
@@ -89,25 +90,37 @@ class QhullRun {
   std::unique_ptr<qhT> qhull_;
 };
 
-// Squares of the points have to stay in range; powers of two change nothing else.
-void BringIntoRange(std::vector<double>& points) {
-  constexpr int kLargestExponent = 300;
+// A copy. Squares of the points have to stay in range; powers of two change nothing else.
+std::vector<double> InRange(const double* points, int64_t rows) {
+  constexpr int kLargestExponent = 100;
+  std::vector<double> copy(points, points + 2 * rows);
   double largest = 0;
-  for (const double value : points) largest = std::max(largest, std::abs(value));
+  for (const double value : copy) largest = std::max(largest, std::abs(value));
   int exponent = 0;
   std::frexp(largest, &exponent);
-  if (std::abs(exponent) <= kLargestExponent) return;
-  for (double& value : points) value = std::ldexp(value, -exponent);
+  if (std::abs(exponent) <= kLargestExponent) return copy;
+  for (double& value : copy) value = std::ldexp(value, -exponent);
+  return copy;
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<int32_t>> DelaunayTriangles(const double* points, int64_t rows) {
+absl::StatusOr<std::vector<int32_t>> DelaunayTriangles(const double* points, int64_t rows,
+                                                       const Parallel& parallel) {
+  {
+    const std::vector<double> copy = InRange(points, rows);
+    TENON_ASSIGN_OR_RETURN(std::vector<int32_t> triangles,
+                           TriangulatePlane(copy.data(), rows, parallel));
+    if (!triangles.empty()) return triangles;
+  }
+  return QhullTriangles(points, rows);
+}
+
+absl::StatusOr<std::vector<int32_t>> QhullTriangles(const double* points, int64_t rows) {
   if (rows > std::numeric_limits<int>::max() / 4) {
     return NoTriangles(absl::StrCat(rows, " points are too many for a triangulation"));
   }
-  std::vector<double> copy(points, points + 2 * rows);
-  BringIntoRange(copy);
+  std::vector<double> copy = InRange(points, rows);
   QhullRun run;
   TENON_RETURN_IF_ERROR(run.Triangulate(copy));
   std::vector<int32_t> triangles = run.Triangles();

@@ -9,19 +9,25 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "backends/core/parallel.h"
 
 namespace tenon::measurement {
 
 // The triangles of `rows` points (x, y), three row numbers each in counter-clockwise order. Points
 // that coincide with another one up to rounding belong to no triangle; the split of four or more
-// points on an empty circle is Qhull's. With the options that SciPy's Delaunay uses, so triangles
-// and their order of corners are the same as there.
+// points on an empty circle is Qhull's, run with the options of SciPy's Delaunay. Where the
+// triangulation does not depend on rounding, it is found without Qhull.
 //
 // Errors: UNDEFINED_SCORE without a field when there is no triangle (fewer than three points that
 // are not collinear up to rounding) and when Qhull gives up; EXCEEDS_MEMORY_BUDGET when the system
-// refuses memory. Writes nothing to the process' streams. Thread-safe; takes DelaunayBytes. A call
-// cannot be cancelled; it takes about half a second for 100 000 points.
-absl::StatusOr<std::vector<int32_t>> DelaunayTriangles(const double* points, int64_t rows);
+// refuses memory; CLIENT_CANCELLED. Qhull itself cannot be interrupted; it takes about half a
+// second for 100 000 points. Writes nothing to the process' streams. Takes DelaunayBytes; the
+// result does not depend on the number of threads.
+absl::StatusOr<std::vector<int32_t>> DelaunayTriangles(const double* points, int64_t rows,
+                                                       const Parallel& parallel);
+
+// What Qhull finds, always: for points of any kind, in the order of SciPy's Delaunay.
+absl::StatusOr<std::vector<int32_t>> QhullTriangles(const double* points, int64_t rows);
 
 // Bytes that DelaunayTriangles takes, its result included.
 int64_t DelaunayBytes(int64_t rows);

@@ -127,6 +127,22 @@ std::vector<double> Plane(const tenon_matrix& projection) {
   return points;
 }
 
+// Triangles whose area has no width come out of Heron's formula as noise of 1e-8 or so, which
+// depends on the order of the sides. Only Euclidean distances in more than one dimension have few
+// of them; with others the corners are in the order of SciPy.
+absl::StatusOr<std::vector<int32_t>> Triangulate(const MeasureSpec& spec,
+                                                 const MetricInput& input) {
+  const bool any_order = spec.Text("metric") == "euclidean" && input.original.columns > 1;
+  const std::vector<double> points = Plane(input.embedded);
+  auto triangles = any_order ? DelaunayTriangles(points.data(), input.n, *input.parallel)
+                             : QhullTriangles(points.data(), input.n);
+  if (triangles.ok() || GetErrorDetails(triangles.status()).reason != Reason::kUndefinedScore) {
+    return triangles;
+  }
+  return Undefined(spec, kEmbedded,
+                   absl::StrCat("of the projection (ld), ", triangles.status().message()));
+}
+
 absl::Status CheckGivenDistances(const MeasureSpec& spec, const tenon_matrix& matrix,
                                  const char* field, const Parallel& parallel) {
   const int64_t n = matrix.rows;
@@ -193,25 +209,18 @@ absl::StatusOr<MeasureScores> GapIndex(const MeasureSpec& spec, const MetricInpu
         .Field("projection")
         .Meta("columns", input.embedded.columns);
   }
-  const auto triangles = DelaunayTriangles(Plane(input.embedded).data(), input.n);
-  if (!triangles.ok()) {
-    if (GetErrorDetails(triangles.status()).reason != Reason::kUndefinedScore) {
-      return triangles.status();
-    }
-    return Undefined(spec, kEmbedded,
-                     absl::StrCat("of the projection (ld), ", triangles.status().message()));
-  }
+  TENON_ASSIGN_OR_RETURN(const std::vector<int32_t> triangles, Triangulate(spec, input));
   const tenon_matrix given = GivenDistances(spec, input);
   const double p = spec.Has("minkowski_p") ? spec.Real("minkowski_p") : 2;
   const Distances distances =
       given.data != nullptr ? Distances(given)
                             : Distances(input.original, *ParseRowMetric(spec.Text("metric")), p);
   TENON_ASSIGN_OR_RETURN(const std::vector<double> original,
-                         RelativeAreas(spec, kOriginal, *triangles, distances, *input.parallel));
+                         RelativeAreas(spec, kOriginal, triangles, distances, *input.parallel));
   TENON_ASSIGN_OR_RETURN(
       const std::vector<double> embedded,
-      RelativeAreas(spec, kEmbedded, *triangles,
-                    Distances(input.embedded, RowMetric::kEuclidean, 2), *input.parallel));
+      RelativeAreas(spec, kEmbedded, triangles, Distances(input.embedded, RowMetric::kEuclidean, 2),
+                    *input.parallel));
   constexpr double kSmallestArea = 1e-6;
   const auto larger = [&](int64_t t) { return std::max(original[t], embedded[t]); };
   const auto change = [&](int64_t t) {

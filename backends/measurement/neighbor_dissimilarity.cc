@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "backends/core/clones.h"
 #include "backends/core/error.h"
 
 namespace tenon::measurement {
@@ -55,33 +56,63 @@ class Graph {
   std::vector<int32_t> degree_, adjacent_;
 };
 
-// Calls visit(j) for every path of two edges from i to a row j > i.
+// Calls visit(j) for every path of two edges from i to a row j > i; gives the number of calls.
 template <typename Visit>
-void WalkTwice(const Graph& graph, int64_t i, const Visit& visit) {
+int64_t WalkTwice(const Graph& graph, int64_t i, const Visit& visit) {
+  int64_t steps = 0;
   for (const int32_t middle : graph.Adjacent(i)) {
     const auto ends = graph.Adjacent(middle);
-    for (size_t p = ends.size(); p > 0 && ends[p - 1] > i; --p) visit(ends[p - 1]);
+    size_t p = ends.size();
+    for (; p > 0 && ends[p - 1] > i; --p) visit(ends[p - 1]);
+    steps += static_cast<int64_t>(ends.size() - p);
   }
+  return steps;
 }
 
 // Sums of squares over pairs i < j.
 struct Squares {
   __int128 positive = 0, negative = 0;
+
+  void Add(int64_t of_positive, int64_t of_negative) {
+    positive += of_positive;
+    negative += of_negative;
+  }
 };
 
-// `counts` has n zeros and has them again afterwards.
+// Adds the squares of all differences to sums[0] if positive, else to sums[1]; leaves zeros.
+TENON_CLONES void TakeAll(int32_t* differences, int64_t count, int64_t sums[2]) {
+  int64_t positive = 0, negative = 0;
+  for (int64_t j = 0; j < count; ++j) {
+    const int64_t above = std::max(differences[j], 0), below = std::min(differences[j], 0);
+    positive += above * above;
+    negative += below * below;
+    differences[j] = 0;
+  }
+  sums[0] = positive;
+  sums[1] = negative;
+}
+
+// `differences` has n zeros and has them again afterwards.
 Squares RowSquares(const Graph& original, const Graph& embedded, int64_t i,
-                   std::vector<int32_t>& counts) {
-  WalkTwice(original, i, [&](int32_t j) { ++counts[j]; });
-  WalkTwice(embedded, i, [&](int32_t j) { --counts[j]; });
+                   std::vector<int32_t>& differences) {
+  constexpr int64_t kScanned = 8;  // entries that are looked at in the time of one step
+  int64_t steps = WalkTwice(original, i, [&](int32_t j) { ++differences[j]; });
+  steps += WalkTwice(embedded, i, [&](int32_t j) { --differences[j]; });
+  const int64_t following = static_cast<int64_t>(differences.size()) - i - 1;
+  int64_t sums[2] = {};  // n n^2 at most
+  if (following < kScanned * steps) {
+    TakeAll(differences.data() + i + 1, following, sums);
+  } else {
+    const auto take = [&](int32_t j) {
+      const int64_t difference = differences[j];
+      differences[j] = 0;
+      sums[difference > 0 ? 0 : 1] += difference * difference;
+    };
+    WalkTwice(original, i, take);
+    WalkTwice(embedded, i, take);
+  }
   Squares squares;
-  const auto take = [&](int32_t j) {
-    const int64_t difference = counts[j];
-    counts[j] = 0;
-    (difference > 0 ? squares.positive : squares.negative) += difference * difference;
-  };
-  WalkTwice(original, i, take);
-  WalkTwice(embedded, i, take);
+  squares.Add(sums[0], sums[1]);
   return squares;
 }
 
@@ -92,12 +123,12 @@ absl::StatusOr<double> NeighborDissimilarity(int64_t n, int64_t k, const IndexTa
   Graph original_graph(n, k, original), embedded_graph(n, k, embedded);
   TENON_RETURN_IF_ERROR(original_graph.SortAndUnite(parallel));
   TENON_RETURN_IF_ERROR(embedded_graph.SortAndUnite(parallel));
-  std::vector<std::vector<int32_t>> counts(parallel.threads());
+  std::vector<std::vector<int32_t>> differences(parallel.threads());
   std::vector<Squares> sums(parallel.threads());
   TENON_RETURN_IF_ERROR(parallel.ForEach(Blocks(n), [&](int64_t block, int slot) {
-    counts[slot].resize(n);
+    differences[slot].resize(n);
     for (int64_t i = block * kBlockRows; i < std::min(n, (block + 1) * kBlockRows); ++i) {
-      const Squares squares = RowSquares(original_graph, embedded_graph, i, counts[slot]);
+      const Squares squares = RowSquares(original_graph, embedded_graph, i, differences[slot]);
       sums[slot].positive += squares.positive;
       sums[slot].negative += squares.negative;
     }

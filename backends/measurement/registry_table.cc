@@ -126,13 +126,12 @@ std::vector<MeasureInfo> LocalMeasures() {
        .implemented = true},
       {.id = "neighbor_dissimilarity",
        .alias = "nd",
-       .description = "Difference of the shared-neighbour graphs of both spaces: the larger root "
-                      "of the sum of "
-                      "squares of its positive and of its negative entries, divided by k. Rows are "
-                      "adjacent if "
-                      "one is a neighbour of the other, each pair of rows counts in both orders, "
-                      "and nothing is "
-                      "divided by the number of rows, so that the score grows with it.",
+       .description =
+           "Difference of the shared-neighbour graphs of both spaces: the larger root of the sum "
+           "of squares of its positive and of its negative entries, divided by k. Rows are "
+           "adjacent if one is a neighbour of the other, each pair of rows counts in both "
+           "orders, and nothing is divided by the number of rows, so that the score grows with "
+           "it.",
        .parameters = {Neighbors(kUpToRows)},
        .outputs = {{"neighbor_dissimilarity", "", kNotNegative, "0"}},
        .reference = "Fu et al.: AtSNE, KDD 2019",
@@ -152,13 +151,12 @@ std::vector<MeasureInfo> LocalMeasures() {
        .alias = "proc",
        .description =
            "How well the neighbourhoods of both spaces match after the best rotation or "
-           "reflection: "
-           "the mean residual sum of squares, as a share of that of the neighbourhood in the data "
-           "set. The row itself is not part of its neighbourhood, nothing is scaled, and the score "
-           "depends on the scale of the projection. As published, every neighbour in the data set "
-           "is "
-           "paired with its own image (pairing identity); the reference implementation (zadu) and "
-           "the default pair the r-th neighbours of both spaces.",
+           "reflection: the mean residual sum of squares, as a share of that of the "
+           "neighbourhood in the data set. The row itself is not part of its neighbourhood, "
+           "nothing is scaled, and the score depends on the scale of the projection. As "
+           "published, every neighbour in the data set is paired with its own image (pairing "
+           "identity); the reference implementation (zadu) and the default pair the r-th "
+           "neighbours of both spaces.",
        .parameters = {Neighbors(kUpToRows),
                       Choice("pairing", {"rank", "identity"},
                              "Which rows are paired: the r-th neighbour of both spaces, as the "
@@ -352,11 +350,9 @@ std::vector<MeasureInfo> GlobalMeasures() {
       {.id = "topographic_product",
        .alias = "topo",
        .description =
-           "Mean logarithm of the ratios of distances to the neighbours of both spaces, in both "
-           "spaces. Not defined if a row coincides with one of its k neighbours in either space; "
-           "neighbours beyond k never matter, while in the reference implementation (zadu) those "
-           "of "
-           "the largest k of a run do.",
+           "Mean logarithm of the ratios of the distances to the neighbours of both spaces, "
+           "measured in both spaces: 0 if the order of neighbours is the same. Not defined if a "
+           "row coincides with one of its k neighbours in either space.",
        .parameters = {Neighbors(kUpToRows)},
        .outputs = {{"topographic_product", "", "(-inf, inf)", "0"}},
        .reference = "Bauer and Pawelzik: Quantifying the neighborhood preservation of "
@@ -381,9 +377,9 @@ std::vector<MeasureInfo> GlobalMeasures() {
        .description =
            "Change of the relative areas of the triangles of the projection's Delaunay "
            "triangulation, weighted by the larger area. Needs two columns. The triangulation is "
-           "Qhull's, so the split of points on one circle is that of SciPy; rows that coincide in "
-           "the projection with another one are left out. Distances in the data set may follow any "
-           "of the metrics whose triangles satisfy the triangle inequality.",
+           "Qhull's, so the split of points on one circle is that of SciPy; rows that coincide "
+           "in the projection with another one are left out. Distances in the data set may "
+           "follow any of the metrics whose triangles satisfy the triangle inequality.",
        .parameters = {Choice("metric", GapMetrics(),
                              "Distance in the original space, by the names of "
                              "scipy.spatial.distance."),

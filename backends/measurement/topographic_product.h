@@ -8,8 +8,7 @@
 namespace tenon::measurement {
 
 // The score (Bauer and Pawelzik, 1992). UNDEFINED_SCORE if a neighbour in the data set has distance
-// 0 in the projection, or if a product of ratios is not positive and finite. Only the k neighbours
-// asked for matter, whatever the k of other specifications is.
+// 0 in the projection, or if a product of ratios is not positive and finite.
 absl::StatusOr<MeasureScores> TopographicProduct(const MeasureSpec& spec, const MetricInput& input);
 
 // UNDEFINED_SCORE with field "dataset" if a row has distance 0 from one of its k neighbours.
