@@ -20,14 +20,14 @@ namespace tenon::measurement {
 //
 // Errors: UNDEFINED_SCORE without a field when there is no triangle (fewer than three points that
 // are not collinear up to rounding) and when Qhull gives up; EXCEEDS_MEMORY_BUDGET when the system
-// refuses memory; CLIENT_CANCELLED. Qhull itself cannot be interrupted; it takes about half a
-// second for 100 000 points. Writes nothing to the process' streams. Takes DelaunayBytes; the
-// result does not depend on the number of threads.
+// refuses memory; CLIENT_CANCELLED. Writes nothing to the process' streams. Takes DelaunayBytes;
+// the result does not depend on the number of threads.
 absl::StatusOr<std::vector<int32_t>> DelaunayTriangles(const double* points, int64_t rows,
                                                        const Parallel& parallel);
 
 // What Qhull finds, always: for points of any kind, in the order of SciPy's Delaunay.
-absl::StatusOr<std::vector<int32_t>> QhullTriangles(const double* points, int64_t rows);
+absl::StatusOr<std::vector<int32_t>> QhullTriangles(const double* points, int64_t rows,
+                                                    const Parallel& parallel);
 
 // Bytes that DelaunayTriangles takes, its result included.
 int64_t DelaunayBytes(int64_t rows);

@@ -135,7 +135,7 @@ absl::StatusOr<std::vector<int32_t>> Triangulate(const MeasureSpec& spec,
   const bool any_order = spec.Text("metric") == "euclidean" && input.original.columns > 1;
   const std::vector<double> points = Plane(input.embedded);
   auto triangles = any_order ? DelaunayTriangles(points.data(), input.n, *input.parallel)
-                             : QhullTriangles(points.data(), input.n);
+                             : QhullTriangles(points.data(), input.n, *input.parallel);
   if (triangles.ok() || GetErrorDetails(triangles.status()).reason != Reason::kUndefinedScore) {
     return triangles;
   }

@@ -41,7 +41,7 @@ TriangleSet SetOf(const Triangles& triangles) {
 int64_t Rows(const std::vector<double>& points) { return static_cast<int64_t>(points.size() / 2); }
 
 Triangles Qhull(const std::vector<double>& points) {
-  const auto triangles = QhullTriangles(points.data(), Rows(points));
+  const auto triangles = QhullTriangles(points.data(), Rows(points), kOneThread);
   EXPECT_TRUE(triangles.ok()) << triangles.status();
   return triangles.ok() ? *triangles : Triangles{};
 }
@@ -94,7 +94,7 @@ TEST(QhullTriangles, AreThoseOfScipyInItsOrder) {
     for (const auto& corner : triangle) want.push_back(corner.get<int32_t>());
   }
   const Tensor points = GoldenMatrix("golden/inputs/gauss200.ld.npy");
-  const auto got = QhullTriangles(points.buffer.as<double>(), points.spec.shape[0]);
+  const auto got = QhullTriangles(points.buffer.as<double>(), points.spec.shape[0], kOneThread);
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_EQ(*got, want);
 }
@@ -122,7 +122,7 @@ TEST(QhullTriangles, LeaveOutDuplicates) {
   EXPECT_EQ(used.size(), 20u);
   // SciPy 1.17.1: 60 rows at 15 places.
   const Tensor repeated = GoldenMatrix("golden/inputs/dup60.ld.npy");
-  EXPECT_EQ(QhullTriangles(repeated.buffer.as<double>(), 60)->size(), 3u * 16);
+  EXPECT_EQ(QhullTriangles(repeated.buffer.as<double>(), 60, kOneThread)->size(), 3u * 16);
 }
 
 TEST(QhullTriangles, AreUndefinedOnALine) {
@@ -136,7 +136,8 @@ TEST(QhullTriangles, AreUndefinedOnALine) {
       {0.1, 0.3, 0.2, 0.6, 0.3, 0.9, 0.7, 2.1, 1.1, 3.3},
   };
   for (const auto& points : lines) {
-    EXPECT_TRUE(Fails(QhullTriangles(points.data(), Rows(points)), Reason::kUndefinedScore));
+    EXPECT_TRUE(
+        Fails(QhullTriangles(points.data(), Rows(points), kOneThread), Reason::kUndefinedScore));
     EXPECT_TRUE(
         Fails(DelaunayTriangles(points.data(), Rows(points), kOneThread), Reason::kUndefinedScore));
   }
@@ -170,7 +171,7 @@ TEST(QhullTriangles, CanBeFoundSideBySide) {
   for (Triangles& triangles : got) {
     threads.emplace_back([&] {
       for (int round = 0; round < 10; ++round) {
-        EXPECT_FALSE(QhullTriangles(line.data(), 3).ok());
+        EXPECT_FALSE(QhullTriangles(line.data(), 3, kOneThread).ok());
         triangles = Qhull(points);
       }
     });
@@ -266,6 +267,12 @@ TEST(DelaunayTriangles, AskQhullInDoubtOnly) {
 
 TEST(DelaunayTriangles, StopWhenCancelled) {
   const int32_t cancelled = 1;
+  // Qhull would take many seconds.
+  const std::vector<double> grid = Grid(700);
+  EXPECT_TRUE(Fails(QhullTriangles(grid.data(), Rows(grid), Parallel(1, &cancelled)),
+                    Reason::kClientCancelled));
+  EXPECT_TRUE(
+      Fails(QhullTriangles(grid.data(), 710, Parallel(1, &cancelled)), Reason::kClientCancelled));
   const std::vector<double> points = RandomPoints(Shape::kNormal, 5000, 4);
   EXPECT_TRUE(Fails(DelaunayTriangles(points.data(), 5000, Parallel(2, &cancelled)),
                     Reason::kClientCancelled));
