@@ -143,7 +143,7 @@ absl::StatusOr<std::vector<int32_t>> QhullTriangles(const double* points, int64_
 int64_t DelaunayBytes(int64_t rows) {
   constexpr int64_t kQhullBytesPerRow = 2048;  // measured: 700 in general position, 1850 on a grid
   // Up to twice as many triangles as rows, in a vector that doubles when it grows.
-  return rows * (2 * int64_t{sizeof(double)} + kQhullBytesPerRow + 2 * 2 * 3 * int64_t{4});
+  return rows * (2 * int64_t{sizeof(double)} + kQhullBytesPerRow + int64_t{4} * 2 * 2 * 3);
 }
 
 }  // namespace tenon::measurement

@@ -236,7 +236,7 @@ int64_t GapIndexBytes(const MeasureSpec& spec, const MetricShape& shape) {
   const int64_t row = spec.Text("metric") == kPrecomputed ? 0 : shape.original_columns;
   const int64_t areas = 2 * (2 * shape.n) * int64_t{sizeof(double)};
   return shape.n * 2 * int64_t{sizeof(double)} + DelaunayBytes(shape.n) + areas +
-         shape.threads * 3 * row * int64_t{sizeof(double)};
+         row * 3 * shape.threads * int64_t{sizeof(double)};
 }
 
 }  // namespace tenon::measurement

@@ -100,7 +100,7 @@ absl::StatusOr<MeasureScores> TopographicProduct(const MeasureSpec& spec,
 }
 
 int64_t TopographicProductBytes(const MeasureSpec& spec, const MetricShape& shape) {
-  return (shape.n + shape.threads * 4 * spec.Integer("k")) * int64_t{sizeof(double)};
+  return (shape.n + spec.Integer("k") * 4 * shape.threads) * int64_t{sizeof(double)};
 }
 
 }  // namespace tenon::measurement
