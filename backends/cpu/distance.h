@@ -13,6 +13,7 @@
 #include "backends/core/tensor.h"
 #include "backends/cpu/distance_kernels.h"
 #include "backends/cpu/distance_key.h"
+#include "backends/measurement/pair_distance.h"
 #include "backends/plugin/abi.h"
 
 namespace tenon::cpu {
@@ -22,8 +23,8 @@ inline int64_t PaddedRows(int64_t n) { return (n + kPanel - 1) / kPanel * kPanel
 // Turns keys into the distances that they stand for.
 void KeysToDistances(KeyKind kind, double* keys, int64_t count);
 
-// One pair by definition, in the matrix' element type; great-circle distance if `geodesic`.
-double PairDistance(const tenon_matrix& points, int64_t i, int64_t j);
+// One pair by definition.
+using measurement::PairDistance;
 
 // A copy of the points in panels (or, for geodesic distances, the sines, cosines and longitudes).
 // The matrix must outlive it. Immutable once packed.

@@ -43,6 +43,7 @@ struct Metric {
 // The rooms of the table.
 std::span<const Metric> NeighborMetrics();
 std::span<const Metric> PairMetrics();
+std::span<const Metric> GeometryMetrics();
 
 }  // namespace tenon::measurement
 

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_join.h"
 #include "backends/measurement/registry.h"
+#include "backends/measurement/row_metric.h"
 
 namespace tenon::measurement {
 namespace {
@@ -73,12 +74,7 @@ std::vector<ParameterInfo> Join(std::vector<ParameterInfo> first,
 }
 
 // The functions of two rows of scipy.spatial.distance.
-std::vector<std::string> RowMetrics() {
-  return {"euclidean",  "sqeuclidean",   "cityblock",   "chebyshev",   "minkowski",
-          "cosine",     "correlation",   "canberra",    "braycurtis",  "jensenshannon",
-          "hamming",    "jaccard",       "dice",        "kulczynski1", "rogerstanimoto",
-          "russellrao", "sokalmichener", "sokalsneath", "yule"};
-}
+std::vector<std::string> RowMetrics() { return {RowMetricNames().begin(), RowMetricNames().end()}; }
 
 std::vector<std::string> GapMetrics() {
   std::vector<std::string> metrics = RowMetrics();
@@ -130,10 +126,16 @@ std::vector<MeasureInfo> LocalMeasures() {
        .implemented = true},
       {.id = "neighbor_dissimilarity",
        .alias = "nd",
-       .description = "Difference of the shared-neighbour graphs of both spaces.",
+       .description =
+           "Difference of the shared-neighbour graphs of both spaces: the larger root of the sum "
+           "of squares of its positive and of its negative entries, divided by k. Rows are "
+           "adjacent if one is a neighbour of the other, each pair of rows counts in both "
+           "orders, and nothing is divided by the number of rows, so that the score grows with "
+           "it.",
        .parameters = {Neighbors(kUpToRows)},
        .outputs = {{"neighbor_dissimilarity", "", kNotNegative, "0"}},
-       .reference = "Fu et al.: AtSNE, KDD 2019"},
+       .reference = "Fu et al.: AtSNE, KDD 2019",
+       .implemented = true},
       {.id = "class_aware_trustworthiness_continuity",
        .alias = "ca_tnc",
        .description =
@@ -147,7 +149,14 @@ std::vector<MeasureInfo> LocalMeasures() {
                     "supervised dimensionality reduction, NeurIPS 2020"},
       {.id = "procrustes",
        .alias = "proc",
-       .description = "How well the neighbourhoods of both spaces match after the best rotation.",
+       .description =
+           "How well the neighbourhoods of both spaces match after the best rotation or "
+           "reflection: the mean residual sum of squares, as a share of that of the "
+           "neighbourhood in the data set. The row itself is not part of its neighbourhood, "
+           "nothing is scaled, and the score depends on the scale of the projection. As "
+           "published, every neighbour in the data set is paired with its own image (pairing "
+           "identity); the reference implementation (zadu) and the default pair the r-th "
+           "neighbours of both spaces.",
        .parameters = {Neighbors(kUpToRows),
                       Choice("pairing", {"rank", "identity"},
                              "Which rows are paired: the r-th neighbour of both spaces, as the "
@@ -155,7 +164,8 @@ std::vector<MeasureInfo> LocalMeasures() {
                              "image, as published.")},
        .outputs = {{"procrustes", "", kNotNegative, "0"}},
        .reference = "Goldberg and Ritov: Local Procrustes for manifold embedding, Machine Learning "
-                    "77, 2009"},
+                    "77, 2009",
+       .implemented = true},
   };
 }
 
@@ -339,11 +349,15 @@ std::vector<MeasureInfo> GlobalMeasures() {
        .implemented = true},
       {.id = "topographic_product",
        .alias = "topo",
-       .description = "Mean log ratio of neighbour distances of both spaces.",
+       .description =
+           "Mean logarithm of the ratios of the distances to the neighbours of both spaces, "
+           "measured in both spaces: 0 if the order of neighbours is the same. Not defined if a "
+           "row coincides with one of its k neighbours in either space.",
        .parameters = {Neighbors(kUpToRows)},
        .outputs = {{"topographic_product", "", "(-inf, inf)", "0"}},
        .reference = "Bauer and Pawelzik: Quantifying the neighborhood preservation of "
-                    "self-organizing feature maps, IEEE TNN 3, 1992"},
+                    "self-organizing feature maps, IEEE TNN 3, 1992",
+       .implemented = true},
       {.id = "pearson_r",
        .alias = "pr",
        .description = "Pearson correlation of the distances of all pairs.",
@@ -360,8 +374,12 @@ std::vector<MeasureInfo> GlobalMeasures() {
        .implemented = true},
       {.id = "gap_index",
        .alias = "gi",
-       .description = "Change of the relative areas of the triangles of the projection's Delaunay "
-                      "triangulation.",
+       .description =
+           "Change of the relative areas of the triangles of the projection's Delaunay "
+           "triangulation, weighted by the larger area. Needs two columns. The triangulation is "
+           "Qhull's, so the split of points on one circle is that of SciPy; rows that coincide "
+           "in the projection with another one are left out. Distances in the data set may "
+           "follow any of the metrics whose triangles satisfy the triangle inequality.",
        .parameters = {Choice("metric", GapMetrics(),
                              "Distance in the original space, by the names of "
                              "scipy.spatial.distance."),
@@ -371,7 +389,11 @@ std::vector<MeasureInfo> GlobalMeasures() {
                       When({"precomputed_handle", kString, "", "datasets/{sha256}",
                             "The stored n x n matrix of distances; empty: the data set is it."},
                            "metric", "precomputed")},
-       .outputs = {{"gap_index", "", kUnit, "0"}}},
+       .outputs = {{"gap_index", "", kUnit, "0"}},
+       .reference =
+           "Ros, Arleo and Paulovich: Measuring distortion in the empty regions of "
+           "dimensionality reduction scatterplots with the gap index, arXiv 2607.28324, 2026",
+       .implemented = true},
   };
 }
 

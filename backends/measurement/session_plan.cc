@@ -42,8 +42,14 @@ absl::Status CollectKeys(const std::vector<MeasureSpec>& specs, const plugin::Pr
 }
 
 // Ranks of a projection's neighbours need all distances of the original space; its own neighbours
-// come out of the same pass.
-void SplitLateKeys(SessionPlan& plan) {
+// come out of the same pass, unless a measure wants to see them before.
+void SplitLateKeys(const std::vector<MeasureSpec>& specs, SessionPlan& plan) {
+  for (const MeasureSpec& spec : specs) {
+    if (MetricOf(spec).check_original == nullptr) continue;
+    for (const ResourceKey& key : Requirements(spec)) {
+      if (key.kind == TENON_RESOURCE_KNN && key.space == TENON_RESOURCE_ORIGINAL) return;
+    }
+  }
   const bool full_pass =
       std::any_of(plan.projection_keys.begin(), plan.projection_keys.end(),
                   [](const ResourceKey& key) { return key.kind == TENON_RESOURCE_SELECTED_RANKS; });
@@ -248,7 +254,7 @@ absl::StatusOr<SessionPlan> PlanSession(const std::vector<MeasureSpec>& specs,
                      ? options.threads
                      : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   TENON_RETURN_IF_ERROR(CollectKeys(specs, provider, plan));
-  SplitLateKeys(plan);
+  SplitLateKeys(specs, plan);
   TENON_RETURN_IF_ERROR(AddFixedBytes(specs, options, plan));
   TENON_ASSIGN_OR_RETURN(const Working original, WorkingBytes(plan.original_keys, plan.Original(),
                                                               options, plan, provider));

@@ -283,7 +283,9 @@ TEST(Session, GrantsProjectionsAtOnceByThreadsAndMemory) {
   EXPECT_GT(peak_of_three, (*session)->original_bytes());
   EXPECT_GE((*session)->original_bytes(),
             200 * 4 * 8 + *measurement::ResourceBytes(
-                              {TENON_RESOURCE_PAIR_ORDER, TENON_RESOURCE_ORIGINAL, 0, 0}, 200));
+                              {TENON_RESOURCE_PAIR_ORDER, TENON_RESOURCE_ORIGINAL, 0,
+                               measurement::kRankOrder},
+                              200));
 
   options.in_flight = 9;
   EXPECT_EQ((*Session::Prepare(specs, options, {}, provider.get()))->in_flight_limit(), "threads");
