@@ -43,6 +43,8 @@ struct Metric {
 // The rooms of the table.
 std::span<const Metric> NeighborMetrics();
 std::span<const Metric> PairMetrics();
+std::span<const Metric> LabelMetrics();
+std::span<const Metric> AngleMetrics();
 
 }  // namespace tenon::measurement
 

@@ -87,7 +87,8 @@ std::set<Reason> ReasonsOf(const std::string& error_class) {
   if (error_class == "MemoryError") return {Reason::kExceedsMemoryBudget};
   if (error_class == "TypeError") return {Reason::kBadParameter};
   return {Reason::kKOutOfRange,    Reason::kUndefinedScore, Reason::kBadParameter,
-          Reason::kUnknownMeasure, Reason::kLabelsRequired, Reason::kShapeMismatch};
+          Reason::kUnknownMeasure, Reason::kLabelsRequired, Reason::kShapeMismatch,
+          Reason::kBadLabels};
 }
 
 TEST_P(GoldenCase, HasTheRecordedValues) {
