@@ -56,10 +56,10 @@ Cloud CloudOf(const tenon_matrix& matrix, std::span<const int32_t> rows) {
         NormOfDifference(points.Read(rows[r], buffer.data()), mean.data(), points.columns());
   }
   const T size = static_cast<T>(count);
-  const T middle = PairwiseSum<T>(0, count, [&](int64_t r) { return distances[r]; }) / size;
+  const T middle = PairwiseSum(0, count, [&](int64_t r) { return distances[r]; }) / size;
   const T variance =
-      PairwiseSum<T>(0, count,
-                     [&](int64_t r) { return (distances[r] - middle) * (distances[r] - middle); }) /
+      PairwiseSum(0, count,
+                  [&](int64_t r) { return (distances[r] - middle) * (distances[r] - middle); }) /
       size;
   return {std::vector<double>(mean.begin(), mean.end()), std::sqrt(variance)};
 }
@@ -89,8 +89,7 @@ double RawIndex(const tenon_matrix& matrix, std::span<const int32_t> rows, const
         NormOfDifference(means.data() + c * columns, cloud.mean.data(), columns);
     separability += std::exp(distance / cloud.deviation) * sizes[c];
   }
-  const double compactness =
-      PairwiseSum<double>(0, count, [&](int64_t r) { return exponentials[r]; });
+  const double compactness = PairwiseSum(0, count, [&](int64_t r) { return exponentials[r]; });
   return separability * static_cast<double>(count - 2) / compactness;
 }
 

@@ -1,0 +1,41 @@
+// Sums in the order that NumPy adds a contiguous row: rounding grows with the logarithm of the
+// number of terms, the terms are independent enough for vectors, and values whose last bits
+// matter (nearly degenerate triangles) come out as they do there.
+
+#ifndef TENON_BACKENDS_MEASUREMENT_PAIRWISE_SUM_H_
+#define TENON_BACKENDS_MEASUREMENT_PAIRWISE_SUM_H_
+
+#include <cstdint>
+#include <type_traits>
+
+namespace tenon::measurement {
+
+// The sum of term(i) for first <= i < first + count, in the type of the terms: up to 128 terms in
+// eight lanes, more by halves.
+template <typename Term>
+auto PairwiseSum(int64_t first, int64_t count, const Term& term)
+    -> std::invoke_result_t<Term, int64_t> {
+  using Sum = std::invoke_result_t<Term, int64_t>;
+  constexpr int64_t kLanes = 8, kLeaf = 128;
+  if (count > kLeaf) {
+    const int64_t half = count / 2 / kLanes * kLanes;
+    return PairwiseSum(first, half, term) + PairwiseSum(first + half, count - half, term);
+  }
+  Sum sum = 0;
+  int64_t i = 0;
+  if (count >= kLanes) {
+    Sum lanes[kLanes];
+    for (int64_t l = 0; l < kLanes; ++l) lanes[l] = term(first + l);
+    for (i = kLanes; i + kLanes <= count; i += kLanes) {
+      for (int64_t l = 0; l < kLanes; ++l) lanes[l] += term(first + i + l);
+    }
+    sum = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) +
+          ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
+  }
+  for (; i < count; ++i) sum += term(first + i);
+  return sum;
+}
+
+}  // namespace tenon::measurement
+
+#endif  // TENON_BACKENDS_MEASUREMENT_PAIRWISE_SUM_H_
