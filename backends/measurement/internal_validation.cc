@@ -183,7 +183,8 @@ absl::StatusOr<double> CalinskiHarabaszAs(const tenon_matrix& matrix, const Clas
     between += static_cast<double>(members.Size(c)) * double{square};
     within += double{dispersions[c]};
   }
-  if (within == 0 && std::isfinite(between)) return 1.0;
+  if (!std::isfinite(between) || !std::isfinite(within)) return kInfinity;
+  if (within == 0) return 1.0;
   return between * static_cast<double>(n - classes) / (within * static_cast<double>(classes - 1));
 }
 
