@@ -17,6 +17,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kLanes = 8;
 constexpr int64_t kRun = 256;       // points of a class that one row is compared with at a time
 constexpr int64_t kBlockRows = 16;  // rows whose distances to a run are taken while it is cached
+constexpr int64_t kBlockWork = int64_t{1} << 25;  // differences after which to look for a cancel
 
 // ---- Silhouette ------------------------------------------------------------------------------
 
@@ -128,13 +129,14 @@ void BlockSilhouettes(const std::vector<double>& columns, int64_t n_columns,
 template <typename T>
 absl::StatusOr<double> SilhouetteAs(const tenon_matrix& points, const ClassMembers& members,
                                     const Parallel& parallel) {
-  const int64_t n = members.rows(), blocks = (n + kBlockRows - 1) / kBlockRows;
+  const int64_t n = members.rows();
+  const int64_t rows = std::clamp<int64_t>(kBlockWork / n / points.columns, 1, kBlockRows);
   const std::vector<double> columns = SortedColumns(points, members);
   std::vector<T> values(n);
-  TENON_RETURN_IF_ERROR(parallel.ForEach(blocks, [&](int64_t block, int) {
-    std::vector<double> sums(kBlockRows * members.classes());
-    const int64_t first = block * kBlockRows;
-    BlockSilhouettes(columns, points.columns, members, first, std::min(n, first + kBlockRows),
+  TENON_RETURN_IF_ERROR(parallel.ForEach((n + rows - 1) / rows, [&](int64_t block, int) {
+    std::vector<double> sums(rows * members.classes());
+    const int64_t first = block * rows;
+    BlockSilhouettes(columns, points.columns, members, first, std::min(n, first + rows),
                      sums.data(), values);
   }));
   return PairwiseSum(0, n, [&](int64_t i) { return values[i]; }) / static_cast<T>(n);

@@ -141,7 +141,7 @@ std::vector<MeasureInfo> LocalMeasures() {
        .alias = "ca_tnc",
        .description =
            "Trustworthiness that counts only neighbours of other classes, continuity that "
-           "counts only those of the same class.",
+           "counts only those of the same class; both keep the scale of tnc.",
        .parameters = {Neighbors(kBelowHalf)},
        .outputs = {{"ca_trustworthiness", "local_ca_trustworthiness", kUnit, "1"},
                    {"ca_continuity", "local_ca_continuity", kUnit, "1"}},
@@ -196,6 +196,12 @@ std::vector<ParameterInfo> ClusteringParameters() {
             ParameterRule::kNotNegative},
            clustering, "kmeans")};
   for (ParameterInfo& random : Random("kmeans.", "0", "RandomState(seed)")) {
+    if (random.name == "kmeans.random.generator") {
+      random.description =
+          "Whichever is named, random numbers come from Philox 4x32-10: the k-means of "
+          "scikit-learn "
+          "is not reproduced draw for draw.";
+    }
     parameters.push_back(When(std::move(random), clustering, "kmeans"));
   }
   parameters.push_back(When({"dbscan.eps", kReal, "0.5", "0 < eps", "Radius of a neighbourhood.",
