@@ -63,20 +63,17 @@ template <typename T>
 [[gnu::always_inline]] inline double Subtract(const T* __restrict from, const T* __restrict to,
                                               int64_t columns, double* __restrict direction) {
   constexpr int64_t kLanes = 8;
+  for (int64_t c = 0; c < columns; ++c) direction[c] = double{to[c]} - double{from[c]};
   double lanes[kLanes] = {};
   const int64_t whole = columns / kLanes * kLanes;
   for (int64_t c = 0; c < whole; c += kLanes) {
     for (int64_t l = 0; l < kLanes; ++l) {
-      const double difference = double{to[c + l]} - double{from[c + l]};
-      direction[c + l] = difference;
-      lanes[l] = std::abs(difference) > lanes[l] ? std::abs(difference) : lanes[l];
+      const double size = std::abs(direction[c + l]);
+      lanes[l] = size > lanes[l] ? size : lanes[l];
     }
   }
   double largest = 0;
-  for (int64_t c = whole; c < columns; ++c) {
-    direction[c] = double{to[c]} - double{from[c]};
-    largest = std::max(largest, std::abs(direction[c]));
-  }
+  for (int64_t c = whole; c < columns; ++c) largest = std::max(largest, std::abs(direction[c]));
   for (int64_t l = 0; l < kLanes; ++l) largest = std::max(largest, lanes[l]);
   return largest;
 }
