@@ -43,6 +43,9 @@ struct Metric {
 // The rooms of the table.
 std::span<const Metric> NeighborMetrics();
 std::span<const Metric> PairMetrics();
+std::span<const Metric> LabelMetrics();
+std::span<const Metric> AngleMetrics();
+std::span<const Metric> ValidationMetrics();
 std::span<const Metric> GeometryMetrics();
 
 }  // namespace tenon::measurement

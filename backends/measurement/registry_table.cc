@@ -140,13 +140,14 @@ std::vector<MeasureInfo> LocalMeasures() {
        .alias = "ca_tnc",
        .description =
            "Trustworthiness that counts only neighbours of other classes, continuity that "
-           "counts only those of the same class.",
+           "counts only those of the same class; both keep the scale of tnc.",
        .parameters = {Neighbors(kBelowHalf)},
        .outputs = {{"ca_trustworthiness", "local_ca_trustworthiness", kUnit, "1"},
                    {"ca_continuity", "local_ca_continuity", kUnit, "1"}},
        .needs_labels = true,
        .reference = "Colange et al.: Steering distortions to preserve classes and neighbors in "
-                    "supervised dimensionality reduction, NeurIPS 2020"},
+                    "supervised dimensionality reduction, NeurIPS 2020",
+       .implemented = true},
       {.id = "procrustes",
        .alias = "proc",
        .description =
@@ -193,6 +194,12 @@ std::vector<ParameterInfo> ClusteringParameters() {
             ParameterRule::kNotNegative},
            clustering, "kmeans")};
   for (ParameterInfo& random : Random("kmeans.", "0", "RandomState(seed)")) {
+    if (random.name == "kmeans.random.generator") {
+      random.description =
+          "Whichever is named, random numbers come from Philox 4x32-10: the k-means of "
+          "scikit-learn "
+          "is not reproduced draw for draw.";
+    }
     parameters.push_back(When(std::move(random), clustering, "kmeans"));
   }
   parameters.push_back(When({"dbscan.eps", kReal, "0.5", "0 < eps", "Radius of a neighbourhood.",
@@ -258,17 +265,24 @@ std::vector<MeasureInfo> ClusterMeasures() {
                     "multidimensional projections, IEEE TVCG 28, 2022"},
       {.id = "distance_consistency",
        .alias = "dsc",
-       .description =
-           "Share of points whose nearest class centroid in the projection is their own.",
+       .description = "Share of points whose nearest class centroid in the projection is their "
+                      "own; of equally "
+                      "near centroids the one of the first class in sort order counts.",
        .parameters = {Arithmetic()},
        .outputs = {{"distance_consistency", "", kUnit, "1"}},
        .needs_labels = true,
        .needs_original = false,
        .reference = "Sips et al.: Selecting good views of high-dimensional data using class "
-                    "consistency, CGF 28, 2009"},
+                    "consistency, CGF 28, 2009",
+       .implemented = true},
       {.id = "internal_validation_measure",
        .alias = "ivm",
-       .description = "Clustering validity of the labels in the projection.",
+       .description =
+           "Validity of the classes as clusters of the projection, by the definitions of "
+           "scikit-learn: silhouette (0 for a row alone in its class), Calinski-Harabasz (1 "
+           "without "
+           "dispersion within classes) or Davies-Bouldin (0 where all classes or all centroids "
+           "coincide to 1e-8). Only the score of the chosen measure is returned.",
        .parameters = {Choice("measure", {"silhouette", "calinski_harabasz", "davies_bouldin"},
                              "The validity index, by scikit-learn's definition."),
                       Arithmetic()},
@@ -277,34 +291,57 @@ std::vector<MeasureInfo> ClusterMeasures() {
                    {"davies_bouldin", "", kNotNegative, "0"}},
        .needs_labels = true,
        .needs_original = false,
-       .reference = "Joia et al.: Local affine multidimensional projection, IEEE TVCG 17, 2011"},
+       .reference = "Joia et al.: Local affine multidimensional projection, IEEE TVCG 17, 2011",
+       .implemented = true},
       {.id = "clustering_and_external_validation_measure",
        .alias = "c_evm",
-       .description = "Agreement of the labels with a clustering of the projection.",
+       .description =
+           "Agreement of the labels with a clustering of the projection: adjusted Rand index, "
+           "adjusted or normalised mutual information (mean of entropies) or V-measure. dbscan "
+           "gives "
+           "the labels of scikit-learn. k-means is our own, with scikit-learn's definition and "
+           "defaults but other random numbers, whichever generator is named: scores agree with the "
+           "reference (zadu) where the best clustering is clear. Clusters are found in float64 "
+           "whatever arithmetic says.",
        .parameters = ClusteringParameters(),
        .outputs = {{"{clustering}_{measure}", "", "[-1, 1]", "1"}},
        .needs_labels = true,
        .needs_original = false,
        .reference =
            "Xiang et al.: A comparison for dimensionality reduction methods of single-cell "
-           "RNA-seq data, Frontiers in Genetics 12, 2021"},
+           "RNA-seq data, Frontiers in Genetics 12, 2021",
+       .implemented = true},
       {.id = "label_trustworthiness_and_continuity",
        .alias = "l_tnc",
-       .description = "Change of the separation of each pair of classes.",
+       .description =
+           "One minus the mean over all pairs of classes of the separation that is lost "
+           "(trustworthiness) or won (continuity) in the projection. The reference (zadu) takes "
+           "distance consistency in [0, 1], which is the default here; rescale_dsc = true is the "
+           "published variant in [-1, 1], which counts every change twice. ch_btw compares with "
+           "20 shuffles of the labels; the reference draws them from NumPy's global generator, "
+           "random.generator = numpy with its seed gives the same ones.",
        .parameters = LabelParameters(),
        .outputs = {{"label_trustworthiness", "", kUnit, "1"}, {"label_continuity", "", kUnit, "1"}},
        .needs_labels = true,
        .deterministic = false,
-       .reference = "Jeon et al.: Classes are not clusters, IEEE TVCG 30, 2024"},
+       .reference = "Jeon et al.: Classes are not clusters, IEEE TVCG 30, 2024",
+       .implemented = true},
       {.id = "class_angular_distortion_index",
        .alias = "cadi",
-       .description = "Change of angles between a point of one class and two of another.",
+       .description =
+           "Mean squared change, over 4, of the cosine of the angle at a point of one class "
+           "between "
+           "two points of another, over triplets drawn at random. random.generator = numpy draws "
+           "those of the reference (zadu) with the same seed.",
        .parameters = Join({{"n_triplets", kInteger, "0", "0 <= n_triplets",
                             "Triplets drawn; 0 means 10 n.", ParameterRule::kNotNegative}},
                           Random("", "", "default_rng(seed)")),
        .outputs = {{"class_angular_distortion_index", "", kUnit, "0"}},
        .needs_labels = true,
-       .deterministic = false},
+       .deterministic = false,
+       .reference = "Gunaratne, Kobourov and Miller: Class angular distortion index for "
+                    "dimensionality reduction, EuroVis 2026",
+       .implemented = true},
   };
 }
 

@@ -338,7 +338,7 @@ TEST(SessionErrors, RefuseWhatTheProviderCannotBuild) {
 TEST(SessionErrors, RefusePairOrdersOfTooManyRows) {
   ResourceProvider provider;
   EXPECT_TRUE(Fails(Session::Prepare({{"srho", {}}}, OptionsFor(65537, 2), {}, provider.get()),
-                    Reason::kNotImplemented));
+                    Reason::kExceedsMemoryBudget));
 }
 
 TEST(SessionErrors, RefuseSizesThatOverflow) {
