@@ -17,6 +17,9 @@ class Parallel {
 
   int threads() const { return threads_; }
 
+  // The same with at most `threads` (>= 1) threads.
+  Parallel Limited(int64_t threads) const;
+
   // CLIENT_CANCELLED once the flag is set.
   absl::Status CheckCancelled() const;
 

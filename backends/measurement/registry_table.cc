@@ -245,7 +245,8 @@ std::vector<MeasureInfo> ClusterMeasures() {
                    {"cohesiveness", "local_cohesiveness", kUnit, "1"}},
        .deterministic = false,
        .reference = "Jeon et al.: Measuring and explaining the inter-cluster reliability of "
-                    "multidimensional projections, IEEE TVCG 28, 2022"},
+                    "multidimensional projections, IEEE TVCG 28, 2022",
+       .implemented = true},
       {.id = "distance_consistency",
        .alias = "dsc",
        .description =

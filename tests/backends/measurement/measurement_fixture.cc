@@ -29,6 +29,29 @@ double NumberOf(const nlohmann::json& value) {
   return text[0] == '-' ? -infinity : infinity;
 }
 
+void Rename(const std::string& name, const std::string& our_name, measurement::RawSpec& spec) {
+  auto node = spec.parameters.extract(name);
+  if (node.empty()) return;
+  node.key() = our_name;
+  spec.parameters.insert(std::move(node));
+}
+
+// The recorded program's names: seeds are always NumPy's, and "5-means" is k-means with 5 clusters.
+void RenameClusterWalkParameters(measurement::RawSpec& spec) {
+  if (spec.parameters.contains("random_state")) {
+    spec.parameters["random.generator"] = std::string("numpy");
+  }
+  Rename("random_state", "random.seed", spec);
+  Rename("n_jobs", "workers", spec);
+  const auto strategy = spec.parameters.find("clustering_strategy");
+  if (strategy == spec.parameters.end()) return;
+  std::string& text = std::get<std::string>(strategy->second);
+  const size_t dash = text.find("-means");
+  if (dash == std::string::npos) return;
+  spec.parameters["cluster_count"] = int64_t{std::stoll(text.substr(0, dash))};
+  text = "kmeans";
+}
+
 }  // namespace
 
 ResourceProvider::ResourceProvider(bool reference) : fake_(reference ? "reference" : "cpu") {
@@ -92,6 +115,7 @@ measurement::RawSpec SpecOf(const nlohmann::json& json) {
       spec.parameters[name] = value.get<std::string>();
     }
   }
+  if (spec.id == "snc" || spec.id == "steadiness_cohesiveness") RenameClusterWalkParameters(spec);
   return spec;
 }
 

@@ -1,0 +1,244 @@
+// Steadiness and cohesiveness: clusters of one space, found by random walks, in the other.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "backends/core/error.h"
+#include "backends/measurement/cluster_distortion.h"
+#include "backends/measurement/cluster_walk.h"
+#include "backends/measurement/metric.h"
+
+namespace tenon::measurement {
+namespace {
+
+NeighborLists ListsOf(const MeasureSpec& spec, const MetricInput& input, int32_t space) {
+  const int64_t k = spec.Integer("k");
+  return {Neighbors(input, space, k), input.n, k};
+}
+
+absl::Status NoWalk(const MeasureSpec& spec, const MetricInput& input, bool embedded) {
+  return Undefined(
+      spec, embedded ? kEmbedded : kOriginal,
+      absl::StrCat("no walk over the ", embedded ? "projection (ld)" : "data set (hd)",
+                   " reaches a second row, because neighbours share too few neighbours (k = ",
+                   spec.Integer("k"), ", n = ", input.n, ")"));
+}
+
+int64_t Visits(const MeasureSpec& spec, int64_t n) {
+  const double visits = static_cast<double>(n) * spec.Real("walk_num_ratio");
+  constexpr double kMost = 1e15;  // of which a walk never comes to the end
+  return std::max<int64_t>(1, static_cast<int64_t>(std::min(visits, kMost)));
+}
+
+// One of the two scores.
+struct DirectionScore {
+  double score = 1;
+  std::vector<double> local;  // distortions, if wanted
+};
+
+class Measurement {
+ public:
+  static absl::StatusOr<Measurement> Prepare(const MeasureSpec& spec, const MetricInput& input) {
+    const double alpha = spec.Real("alpha");
+    if (!std::isfinite(1 / alpha)) {
+      return Undefined(spec, kEmbedded, absl::StrCat("1 / alpha overflows (alpha = ", alpha, ")"));
+    }
+    Measurement measurement(spec, input);
+    TENON_ASSIGN_OR_RETURN(measurement.spaces_[0],
+                           ShareNeighbors(ListsOf(spec, input, kOriginal), *input.parallel));
+    TENON_ASSIGN_OR_RETURN(measurement.spaces_[1],
+                           ShareNeighbors(ListsOf(spec, input, kEmbedded), *input.parallel));
+    TENON_ASSIGN_OR_RETURN(
+        measurement.range_,
+        RangeOfDifferences(measurement.spaces_[0], measurement.spaces_[1], alpha, *input.parallel));
+    return measurement;
+  }
+
+  absl::StatusOr<DirectionScore> Score(Direction direction) {
+    const bool steadiness = direction == Direction::kSteadiness;
+    const Comparison comparison = {direction, spec_.Real("alpha"),
+                                   steadiness ? range_.largest : -range_.least};
+    std::vector<ClusterWalk> drawn;
+    if (numpy_.has_value()) {
+      TENON_ASSIGN_OR_RETURN(drawn, DrawInOrder(comparison));
+    }
+    TENON_ASSIGN_OR_RETURN(const std::vector<WalkDistortion> walks,
+                           CompareWalks(comparison, std::move(drawn)));
+    DirectionScore result;
+    double distortion = 0, weight = 0;
+    for (const WalkDistortion& walk : walks) {
+      distortion += walk.distortion;
+      weight += walk.weight;
+    }
+    if (weight > 0) result.score = 1 - distortion / weight;
+    if (input_.return_local) {
+      TENON_ASSIGN_OR_RETURN(result.local,
+                             LocalDistortions(spaces_, comparison, walks, *input_.parallel));
+    }
+    return result;
+  }
+
+ private:
+  // Memory of one thread.
+  struct Scratch {
+    std::optional<RowSet> rows;
+    WalkComparer comparer;
+  };
+
+  Measurement(const MeasureSpec& spec, const MetricInput& input)
+      : spec_(spec),
+        input_(input),
+        visits_(Visits(spec, input.n)),
+        seed_(static_cast<uint64_t>(spec.Integer("random.seed"))) {
+    if (spec.Text("random.generator") == "numpy") numpy_.emplace(static_cast<uint32_t>(seed_));
+    split_.kmeans = spec.Text("clustering_strategy") == "kmeans";
+    if (spec.Has("cluster_count")) split_.cluster_count = spec.Integer("cluster_count");
+  }
+
+  // All walks of a direction, because NumPy's draws have one order.
+  absl::StatusOr<std::vector<ClusterWalk>> DrawInOrder(const Comparison& comparison) {
+    constexpr int64_t kSeeds = 2147483647;
+    std::vector<ClusterWalk> walks;
+    for (int64_t i = 0; i < spec_.Integer("iteration"); ++i) {
+      ClusterWalk walk;
+      TENON_ASSIGN_OR_RETURN(walk.members, WalkCluster(spaces_[comparison.walked()], visits_,
+                                                       *input_.parallel, *numpy_));
+      if (walk.members.empty()) return NoWalk(spec_, input_, comparison.walked() == 1);
+      if (split_.kmeans) walk.seed = static_cast<uint64_t>(numpy_->Below(kSeeds));
+      walks.push_back(std::move(walk));
+    }
+    return walks;
+  }
+
+  // A walk with a stream of its own.
+  absl::StatusOr<ClusterWalk> Draw(const Comparison& comparison, int64_t iteration, RowSet& rows) {
+    CounterRandom random(
+        seed_, 2 * static_cast<uint64_t>(iteration) + static_cast<uint64_t>(comparison.direction));
+    ClusterWalk walk;
+    TENON_ASSIGN_OR_RETURN(walk.members, WalkCluster(spaces_[comparison.walked()], visits_,
+                                                     *input_.parallel, random, rows));
+    if (walk.members.empty()) return NoWalk(spec_, input_, comparison.walked() == 1);
+    walk.seed = random.Next();
+    return walk;
+  }
+
+  absl::StatusOr<WalkDistortion> CompareWalk(const Comparison& comparison, ClusterWalk* drawn,
+                                             int64_t iteration, Scratch& scratch) {
+    ClusterWalk walk;
+    if (drawn != nullptr) {
+      walk = std::move(*drawn);
+    } else {
+      if (!scratch.rows.has_value()) scratch.rows.emplace(input_.n);
+      TENON_ASSIGN_OR_RETURN(walk, Draw(comparison, iteration, *scratch.rows));
+    }
+    if (!(comparison.scale > 0)) return WalkDistortion{};
+    const PointsView points(comparison.clustered() == 0 ? input_.original : input_.embedded);
+    return scratch.comparer.Compare(spaces_, comparison, split_, points, walk, input_.return_local,
+                                    *input_.parallel);
+  }
+
+  absl::StatusOr<std::vector<WalkDistortion>> CompareWalks(const Comparison& comparison,
+                                                           std::vector<ClusterWalk> drawn) {
+    const int64_t iterations = spec_.Integer("iteration");
+    const int64_t workers =
+        spec_.Has("workers") ? spec_.Integer("workers") : int64_t{input_.parallel->threads()};
+    const Parallel parallel = input_.parallel->Limited(workers);
+    std::vector<WalkDistortion> walks(iterations);
+    std::vector<absl::Status> errors(iterations);
+    std::vector<Scratch> scratch(parallel.threads());
+    TENON_RETURN_IF_ERROR(parallel.ForEach(iterations, [&](int64_t i, int slot) {
+      auto walk = CompareWalk(comparison, drawn.empty() ? nullptr : &drawn[i], i, scratch[slot]);
+      errors[i] = walk.status();
+      if (walk.ok()) walks[i] = *std::move(walk);
+    }));
+    for (const absl::Status& error : errors) TENON_RETURN_IF_ERROR(error);
+    return walks;
+  }
+
+  const MeasureSpec& spec_;
+  const MetricInput& input_;
+  int64_t visits_;
+  uint64_t seed_;
+  SplitOptions split_;
+  std::optional<NumpyRandomState> numpy_;
+  std::array<SharedNeighbors, 2> spaces_;
+  DifferenceRange range_;
+};
+
+void StoreLocal(const MeasureSpec& spec, size_t number, std::vector<double> distortions,
+                double weighting_score, MeasureScores& result) {
+  const double weight = std::max(2 * (1 - weighting_score), 1.0);
+  for (double& value : distortions) value = 1 - value * weight;
+  result.local_scores[spec.info->outputs[number].local_key] = std::move(distortions);
+}
+
+absl::StatusOr<MeasureScores> SteadinessCohesiveness(const MeasureSpec& spec,
+                                                     const MetricInput& input) {
+  TENON_ASSIGN_OR_RETURN(Measurement measurement, Measurement::Prepare(spec, input));
+  std::array<DirectionScore, 2> directions;
+  TENON_ASSIGN_OR_RETURN(directions[0], measurement.Score(Direction::kSteadiness));
+  TENON_ASSIGN_OR_RETURN(directions[1], measurement.Score(Direction::kCohesiveness));
+  const bool crossed = spec.Text("local_weight") == "crossed";
+  MeasureScores result;
+  for (const size_t d : {0, 1}) {
+    if (!std::isfinite(directions[d].score)) {
+      return Undefined(spec, kEmbedded, "dissimilarities overflow");
+    }
+    result.scores[spec.info->outputs[d].key] = directions[d].score;
+    if (!input.return_local) continue;
+    StoreLocal(spec, d, std::move(directions[d].local), directions[crossed ? 1 - d : d].score,
+               result);
+  }
+  return result;
+}
+
+// Without a pair of similar neighbours there is no walk, whatever the projection is.
+absl::Status WalksExist(const MeasureSpec& spec, const MetricInput& input) {
+  TENON_ASSIGN_OR_RETURN(const SharedNeighbors shared,
+                         ShareNeighbors(ListsOf(spec, input, kOriginal), *input.parallel));
+  const auto& similarities = shared.neighbors;
+  const bool exist =
+      std::any_of(similarities.begin(), similarities.end(), [](double s) { return s > 0; });
+  return exist ? absl::OkStatus() : NoWalk(spec, input, false);
+}
+
+std::vector<ResourceKey> BothNeighbors(const MeasureSpec& spec) {
+  const int64_t k = spec.Integer("k");
+  return {{TENON_RESOURCE_KNN, kOriginal, k, 0}, {TENON_RESOURCE_KNN, kEmbedded, k, 0}};
+}
+
+int64_t WorkingBytes(const MeasureSpec& spec, const MetricShape& shape) {
+  const int64_t n = shape.n, k = spec.Integer("k");
+  const int64_t members = std::min(n, Visits(spec, n) + k);
+  const int64_t iterations = spec.Integer("iteration");
+  const bool numpy = spec.Text("random.generator") == "numpy";
+  const int64_t columns = spec.Text("clustering_strategy") == "kmeans"
+                              ? std::max(shape.original_columns, shape.embedded_columns)
+                              : 0;
+  int64_t bytes = 2 * SharedNeighbors::Bytes(n, k);
+  const int64_t thread = WalkComparer::Bytes(n, k, members, columns) + n;
+  bytes += thread * shape.threads;
+  if (numpy) bytes += iterations * members * int64_t{sizeof(int32_t)};
+  if (shape.return_local) bytes += iterations * (n / 8 + members * 4 * int64_t{sizeof(double)});
+  return bytes;
+}
+
+constexpr Metric kMetrics[] = {
+    {.alias = "snc",
+     .requirements = BothNeighbors,
+     .original_points = true,
+     .embedded_points = true,
+     .evaluate = SteadinessCohesiveness,
+     .check_original = WalksExist,
+     .working_bytes = WorkingBytes},
+};
+
+}  // namespace
+
+std::span<const Metric> ClusterWalkMetrics() { return kMetrics; }
+
+}  // namespace tenon::measurement
