@@ -44,6 +44,7 @@ struct Comparison {
 struct SplitOptions {
   bool kmeans = false;        // otherwise HDBSCAN
   int64_t cluster_count = 0;  // of k-means; 0: the root of the number of members, at least 2
+  int64_t ClusterCount(int64_t members) const;  // can be more than there are members
 };
 
 // The rows of one walk and the seed of their k-means.
@@ -75,7 +76,8 @@ class WalkComparer {
                                          bool keep_pairs, const Parallel& parallel);
 
   // For spaces of n rows with k neighbours and `columns` columns and walks of up to `members` rows.
-  static int64_t Bytes(int64_t n, int64_t k, int64_t members, int64_t columns);
+  static int64_t Bytes(int64_t n, int64_t k, int64_t members, const SplitOptions& split,
+                       int64_t columns);
 
  private:
   absl::StatusOr<std::vector<int32_t>> Labels(const SharedNeighbors& space, double alpha,

@@ -34,6 +34,13 @@ int64_t Visits(const MeasureSpec& spec, int64_t n) {
   return std::max<int64_t>(1, static_cast<int64_t>(std::min(visits, kMost)));
 }
 
+SplitOptions SplitOf(const MeasureSpec& spec) {
+  SplitOptions split;
+  split.kmeans = spec.Text("clustering_strategy") == "kmeans";
+  if (spec.Has("cluster_count")) split.cluster_count = spec.Integer("cluster_count");
+  return split;
+}
+
 // One of the two scores.
 struct DirectionScore {
   double score = 1;
@@ -93,10 +100,9 @@ class Measurement {
       : spec_(spec),
         input_(input),
         visits_(Visits(spec, input.n)),
+        split_(SplitOf(spec)),
         seed_(static_cast<uint64_t>(spec.Integer("random.seed"))) {
     if (spec.Text("random.generator") == "numpy") numpy_.emplace(static_cast<uint32_t>(seed_));
-    split_.kmeans = spec.Text("clustering_strategy") == "kmeans";
-    if (spec.Has("cluster_count")) split_.cluster_count = spec.Integer("cluster_count");
   }
 
   // All walks of a direction, because NumPy's draws have one order.
@@ -162,8 +168,8 @@ class Measurement {
   const MeasureSpec& spec_;
   const MetricInput& input_;
   int64_t visits_;
-  uint64_t seed_;
   SplitOptions split_;
+  uint64_t seed_;
   std::optional<NumpyRandomState> numpy_;
   std::array<SharedNeighbors, 2> spaces_;
   DifferenceRange range_;
@@ -215,14 +221,14 @@ int64_t WorkingBytes(const MeasureSpec& spec, const MetricShape& shape) {
   const int64_t n = shape.n, k = spec.Integer("k");
   const int64_t members = std::min(n, Visits(spec, n) + k);
   const int64_t iterations = spec.Integer("iteration");
-  const bool numpy = spec.Text("random.generator") == "numpy";
-  const int64_t columns = spec.Text("clustering_strategy") == "kmeans"
-                              ? std::max(shape.original_columns, shape.embedded_columns)
-                              : 0;
-  int64_t bytes = 2 * SharedNeighbors::Bytes(n, k);
-  const int64_t thread = WalkComparer::Bytes(n, k, members, columns) + n;
-  bytes += thread * shape.threads;
-  if (numpy) bytes += iterations * members * int64_t{sizeof(int32_t)};
+  const int64_t columns = std::max(shape.original_columns, shape.embedded_columns);
+  const int64_t thread =
+      n / 8 + std::max(WalkComparer::Bytes(n, k, members, SplitOf(spec), columns),
+                       5 * SparseSums::Bytes(n));
+  int64_t bytes = 2 * SharedNeighbors::Bytes(n, k) + thread * shape.threads;
+  if (spec.Text("random.generator") == "numpy") {
+    bytes += iterations * members * int64_t{sizeof(int32_t)};  // all walks are drawn first
+  }
   if (shape.return_local) bytes += iterations * (n / 8 + members * 4 * int64_t{sizeof(double)});
   return bytes;
 }

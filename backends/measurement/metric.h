@@ -45,6 +45,8 @@ struct Metric {
 std::span<const Metric> NeighborMetrics();
 std::span<const Metric> PairMetrics();
 std::span<const Metric> ClusterWalkMetrics();
+std::span<const Metric> LabelMetrics();
+std::span<const Metric> AngleMetrics();
 
 }  // namespace tenon::measurement
 

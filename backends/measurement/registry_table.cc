@@ -249,14 +249,16 @@ std::vector<MeasureInfo> ClusterMeasures() {
        .implemented = true},
       {.id = "distance_consistency",
        .alias = "dsc",
-       .description =
-           "Share of points whose nearest class centroid in the projection is their own.",
+       .description = "Share of points whose nearest class centroid in the projection is their "
+                      "own; of equally "
+                      "near centroids the one of the first class in sort order counts.",
        .parameters = {Arithmetic()},
        .outputs = {{"distance_consistency", "", kUnit, "1"}},
        .needs_labels = true,
        .needs_original = false,
        .reference = "Sips et al.: Selecting good views of high-dimensional data using class "
-                    "consistency, CGF 28, 2009"},
+                    "consistency, CGF 28, 2009",
+       .implemented = true},
       {.id = "internal_validation_measure",
        .alias = "ivm",
        .description = "Clustering validity of the labels in the projection.",
@@ -281,21 +283,35 @@ std::vector<MeasureInfo> ClusterMeasures() {
            "RNA-seq data, Frontiers in Genetics 12, 2021"},
       {.id = "label_trustworthiness_and_continuity",
        .alias = "l_tnc",
-       .description = "Change of the separation of each pair of classes.",
+       .description =
+           "One minus the mean over all pairs of classes of the separation that is lost "
+           "(trustworthiness) or won (continuity) in the projection. The reference (zadu) takes "
+           "distance consistency in [0, 1], which is the default here; rescale_dsc = true is the "
+           "published variant in [-1, 1], which counts every change twice. ch_btw compares with "
+           "20 shuffles of the labels; the reference draws them from NumPy's global generator, "
+           "random.generator = numpy with its seed gives the same ones.",
        .parameters = LabelParameters(),
        .outputs = {{"label_trustworthiness", "", kUnit, "1"}, {"label_continuity", "", kUnit, "1"}},
        .needs_labels = true,
        .deterministic = false,
-       .reference = "Jeon et al.: Classes are not clusters, IEEE TVCG 30, 2024"},
+       .reference = "Jeon et al.: Classes are not clusters, IEEE TVCG 30, 2024",
+       .implemented = true},
       {.id = "class_angular_distortion_index",
        .alias = "cadi",
-       .description = "Change of angles between a point of one class and two of another.",
+       .description =
+           "Mean squared change, over 4, of the cosine of the angle at a point of one class "
+           "between "
+           "two points of another, over triplets drawn at random. random.generator = numpy draws "
+           "those of the reference (zadu) with the same seed.",
        .parameters = Join({{"n_triplets", kInteger, "0", "0 <= n_triplets",
                             "Triplets drawn; 0 means 10 n.", ParameterRule::kNotNegative}},
                           Random("", "", "default_rng(seed)")),
        .outputs = {{"class_angular_distortion_index", "", kUnit, "0"}},
        .needs_labels = true,
-       .deterministic = false},
+       .deterministic = false,
+       .reference = "Gunaratne, Kobourov and Miller: Class angular distortion index for "
+                    "dimensionality reduction, EuroVis 2026",
+       .implemented = true},
   };
 }
 

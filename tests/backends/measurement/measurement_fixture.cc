@@ -29,27 +29,40 @@ double NumberOf(const nlohmann::json& value) {
   return text[0] == '-' ? -infinity : infinity;
 }
 
-void Rename(const std::string& name, const std::string& our_name, measurement::RawSpec& spec) {
-  auto node = spec.parameters.extract(name);
-  if (node.empty()) return;
-  node.key() = our_name;
-  spec.parameters.insert(std::move(node));
+measurement::ParameterValue ValueOf(const nlohmann::json& value) {
+  if (value.is_boolean()) return value.get<bool>();
+  if (value.is_number_integer()) return value.get<int64_t>();
+  if (value.is_number()) return value.get<double>();
+  return value.get<std::string>();
 }
 
-// The recorded program's names: seeds are always NumPy's, and "5-means" is k-means with 5 clusters.
-void RenameClusterWalkParameters(measurement::RawSpec& spec) {
-  if (spec.parameters.contains("random_state")) {
-    spec.parameters["random.generator"] = std::string("numpy");
+// "5-means" is k-means with 5 clusters.
+void AddStrategy(const std::string& strategy, measurement::RawSpec& spec) {
+  const size_t dash = strategy.find("-means");
+  if (dash != std::string::npos) {
+    spec.parameters["cluster_count"] = int64_t{std::stoll(strategy.substr(0, dash))};
   }
-  Rename("random_state", "random.seed", spec);
-  Rename("n_jobs", "workers", spec);
-  const auto strategy = spec.parameters.find("clustering_strategy");
-  if (strategy == spec.parameters.end()) return;
-  std::string& text = std::get<std::string>(strategy->second);
-  const size_t dash = text.find("-means");
-  if (dash == std::string::npos) return;
-  spec.parameters["cluster_count"] = int64_t{std::stoll(text.substr(0, dash))};
-  text = "kmeans";
+  spec.parameters["clustering_strategy"] = dash == std::string::npos ? strategy : "kmeans";
+}
+
+// Adds a parameter of the recorded program under the name that it has here.
+void AddParameter(const std::string& name, const nlohmann::json& value,
+                  const nlohmann::json& parameters, measurement::RawSpec& spec) {
+  if (name == "random_seed" || name == "random_state") {
+    spec.parameters["random.generator"] = "numpy";
+    spec.parameters["random.seed"] = ValueOf(value);
+  } else if (name == "clustering_args") {
+    const std::string prefix = parameters.value("clustering", "kmeans") + ".";
+    for (const auto& [inner, argument] : value.items()) {
+      spec.parameters[prefix + inner] = ValueOf(argument);
+    }
+  } else if (name == "n_jobs") {
+    spec.parameters["workers"] = ValueOf(value);
+  } else if (name == "clustering_strategy") {
+    AddStrategy(value.get<std::string>(), spec);
+  } else {
+    spec.parameters[name] = ValueOf(value);
+  }
 }
 
 }  // namespace
@@ -105,17 +118,13 @@ measurement::RawSpec SpecOf(const nlohmann::json& json) {
   spec.id = json.at("id").get<std::string>();
   if (!json.contains("params")) return spec;
   for (const auto& [name, value] : json.at("params").items()) {
-    if (value.is_boolean()) {
-      spec.parameters[name] = value.get<bool>();
-    } else if (value.is_number_integer()) {
-      spec.parameters[name] = value.get<int64_t>();
-    } else if (value.is_number()) {
-      spec.parameters[name] = value.get<double>();
-    } else {
-      spec.parameters[name] = value.get<std::string>();
-    }
+    AddParameter(name, value, json.at("params"), spec);
   }
-  if (spec.id == "snc" || spec.id == "steadiness_cohesiveness") RenameClusterWalkParameters(spec);
+  // The recorded program draws from its global generator, which had this seed.
+  if (spec.id == "l_tnc" && json.at("params").value("cvm", "") == "ch_btw") {
+    spec.parameters["random.generator"] = "numpy";
+    spec.parameters["random.seed"] = int64_t{12345};
+  }
   return spec;
 }
 
