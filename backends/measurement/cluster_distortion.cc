@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "backends/core/error.h"
-#include "backends/measurement/hdbscan.h"
 #include "backends/measurement/kmeans.h"
 
 namespace tenon::measurement {
@@ -43,7 +42,7 @@ absl::StatusOr<std::vector<int32_t>> WalkComparer::Labels(const SharedNeighbors&
   if (split.kmeans) return KMeansLabels(split, points, walk, parallel);
   TENON_ASSIGN_OR_RETURN(const PrimOrder prim,
                          reachability_.Find(space, alpha, walk.members, parallel));
-  return HdbscanLabels(prim);
+  return HdbscanLabels(prim, split.edges);
 }
 
 absl::StatusOr<WalkDistortion> WalkComparer::Compare(const std::array<SharedNeighbors, 2>& spaces,

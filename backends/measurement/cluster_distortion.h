@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "backends/core/parallel.h"
 #include "backends/measurement/cluster_pairs.h"
+#include "backends/measurement/hdbscan.h"
 #include "backends/measurement/metric_input.h"
 #include "backends/measurement/reachability.h"
 #include "backends/measurement/shared_neighbors.h"
@@ -42,7 +43,8 @@ struct Comparison {
 };
 
 struct SplitOptions {
-  bool kmeans = false;        // otherwise HDBSCAN
+  bool kmeans = false;                               // otherwise HDBSCAN
+  LinkageEdges edges = LinkageEdges::kSpanningTree;  // of HDBSCAN
   int64_t cluster_count = 0;  // of k-means; 0: the root of the number of members, at least 2
   int64_t ClusterCount(int64_t members) const;  // can be more than there are members
 };

@@ -30,7 +30,7 @@ void ClusterPairs::Add(const NeighborLists& lists, std::span<const int32_t> rows
   }
   for (const int32_t x : weights_.touched()) {
     const double weight = weights_.At(x);
-    AddGroups(before_[space], x, weight, sums_[space]);
+    sums_[space].Add(before_[space].Groups(x), before_[space].Weights(x), weight);
     before_[space].Append(x, cluster, weight);
   }
   weights_.Clear();

@@ -20,16 +20,18 @@ struct Merge {
 
 class MergeTree {
  public:
-  explicit MergeTree(const PrimOrder& prim) : points_(static_cast<int32_t>(prim.order.size())) {
+  MergeTree(const PrimOrder& prim, LinkageEdges edges)
+      : points_(static_cast<int32_t>(prim.order.size())) {
     std::vector<int32_t> root_of(2 * prim.order.size() - 1);
     std::iota(root_of.begin(), root_of.end(), 0);
     const auto find = [&](int32_t node) {
       while (root_of[node] != node) node = root_of[node] = root_of[root_of[node]];
       return node;
     };
+    const auto& starts = edges == LinkageEdges::kPath ? prim.order : prim.sources;
     merges_.reserve(prim.weights.size());
     for (const int32_t edge : NumpyArgsort(prim.weights)) {
-      const int32_t left = find(prim.order[edge]), right = find(prim.order[edge + 1]);
+      const int32_t left = find(starts[edge]), right = find(prim.order[edge + 1]);
       root_of[left] = root_of[right] = points_ + static_cast<int32_t>(merges_.size());
       merges_.push_back({left, right, prim.weights[edge], Size(left) + Size(right)});
     }
@@ -152,8 +154,9 @@ class CondensedTree {
 
 }  // namespace
 
-std::vector<int32_t> HdbscanLabels(const PrimOrder& prim) {
-  return CondensedTree(MergeTree(prim)).Labels();
+std::vector<int32_t> HdbscanLabels(const PrimOrder& prim, LinkageEdges edges) {
+  const MergeTree merges(prim, edges);
+  return CondensedTree(merges).Labels();
 }
 
 }  // namespace tenon::measurement

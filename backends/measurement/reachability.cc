@@ -7,49 +7,64 @@
 
 namespace tenon::measurement {
 
-void ReachabilityOrder::LoadRow(int32_t member) {
+std::span<const ReachabilityOrder::Link> ReachabilityOrder::Links(int32_t member) {
+  if (member + 1 < static_cast<int64_t>(kept_.size())) {
+    return {kept_links_.data() + kept_[member], kept_links_.data() + kept_[member + 1]};
+  }
   AddRow(space_->lists, members_[member], groups_, sums_);
+  links_.clear();
+  for (const int32_t other : sums_.touched()) {
+    if (other != member) links_.push_back({other, sums_.At(other)});
+  }
+  sums_.Clear();
+  return links_;
+}
+
+void ReachabilityOrder::Keep(std::span<const Link> links) {
+  const size_t most = members_.size() * kKeptPerMember;
+  if (kept_links_.size() + links.size() > most) return;
+  kept_links_.insert(kept_links_.end(), links.begin(), links.end());
+  kept_.push_back(static_cast<int64_t>(kept_links_.size()));
 }
 
 absl::Status ReachabilityOrder::FindCores(const Parallel& parallel) {
   const auto count = static_cast<int32_t>(members_.size());
   const auto rank = static_cast<size_t>(std::min<int64_t>(kMinSamples, count - 1));
   cores_.assign(count, 0);
+  kept_.assign(1, 0);
+  kept_links_.clear();
   std::vector<double> largest;
   for (int32_t member = 0; member < count; ++member) {
     TENON_RETURN_IF_ERROR(parallel.CheckCancelled());
-    LoadRow(member);
+    const std::span<const Link> links = Links(member);
     largest.clear();
-    for (const int32_t other : sums_.touched()) {
-      if (other == member) continue;
-      const double product = sums_.At(other);
+    for (const auto& [other, product] : links) {
       if (largest.size() == rank && product <= largest.back()) continue;
       if (largest.size() == rank) largest.pop_back();
       largest.insert(std::upper_bound(largest.begin(), largest.end(), product, std::greater<>()),
                      product);
     }
     if (largest.size() == rank) cores_[member] = largest.back();
-    sums_.Clear();
+    if (static_cast<int64_t>(kept_.size()) == member + 1) Keep(links);
   }
   return absl::OkStatus();
 }
 
 void ReachabilityOrder::Relax(int32_t from) {
   if (cores_[from] == 0) return;  // as far from everything as can be
-  LoadRow(from);
-  for (const int32_t other : sums_.touched()) {
+  for (const auto& [other, shared] : Links(from)) {
     if (reached_[other]) continue;
     // The largest distance has the smallest product.
-    const double product = std::min({sums_.At(other), cores_[from], cores_[other]});
+    const double product = std::min({shared, cores_[from], cores_[other]});
     if (product <= products_[other]) continue;
     const double distance = space_->Dissimilarity(product, 1, alpha_);
     const double before = space_->Dissimilarity(products_[other], 1, alpha_);
     products_[other] = product;
     if (!(distance < before)) continue;  // rounded to the same
+    sources_[other] = from;
     heap_.emplace_back(distance, other);
     std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
   }
-  sums_.Clear();
 }
 
 ReachabilityOrder::Candidate ReachabilityOrder::Next() {
@@ -75,6 +90,7 @@ absl::StatusOr<PrimOrder> ReachabilityOrder::Find(const SharedNeighbors& space, 
   sums_.Resize(space.lists.n);
   TENON_RETURN_IF_ERROR(FindCores(parallel));
   products_.assign(members.size(), 0);
+  sources_.assign(members.size(), 0);
   reached_.assign(members.size(), 0);
   heap_.clear();
   first_left_ = 0;
@@ -87,6 +103,7 @@ absl::StatusOr<PrimOrder> ReachabilityOrder::Find(const SharedNeighbors& space, 
     Relax(prim.order.back());
     const auto [distance, member] = Next();
     prim.order.push_back(member);
+    prim.sources.push_back(sources_[member]);
     prim.weights.push_back(distance);
   }
   return prim;

@@ -29,14 +29,23 @@ class ReachabilityOrder {
   // For a space of n rows with k neighbours and up to `members` members.
   static int64_t Bytes(int64_t n, int64_t k, int64_t members) {
     return GroupsOfNeighbors::Bytes(n, k, members) + SparseSums::Bytes(n) +
-           members * int64_t{8 * sizeof(double)};
+           members * (kKeptPerMember * int64_t{sizeof(Link)} + int64_t{8 * sizeof(double)});
   }
 
  private:
+  static constexpr int64_t kKeptPerMember = 64;
+
   using Candidate = std::pair<double, int32_t>;  // distance, member
 
-  // Similarity products of one member with the others; valid until sums_.Clear().
-  void LoadRow(int32_t member);
+  struct Link {
+    int32_t other;
+    double product;
+  };
+
+  // The similar ones of the other members, valid until the next call. Kept rows are not computed
+  // again.
+  std::span<const Link> Links(int32_t member);
+  void Keep(std::span<const Link> links);
   // The product that makes a member's core distance, for every member.
   absl::Status FindCores(const Parallel& parallel);
   void Relax(int32_t from);
@@ -48,7 +57,10 @@ class ReachabilityOrder {
   std::span<const int32_t> members_;
   GroupsOfNeighbors groups_;
   SparseSums sums_;
+  std::vector<Link> links_, kept_links_;
+  std::vector<int64_t> kept_;  // where the kept links of member 0, 1, ... begin, and the last end
   std::vector<double> cores_, products_;  // by member; products to the members reached
+  std::vector<int32_t> sources_;          // the member that is as close as any reached one
   std::vector<char> reached_;
   std::vector<Candidate> heap_;  // closest first; entries may be out of date
   int32_t first_left_ = 0;       // every member before it is reached

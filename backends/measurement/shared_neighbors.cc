@@ -73,6 +73,21 @@ absl::StatusOr<SharedNeighbors> ShareNeighbors(const NeighborLists& lists,
   return shared;
 }
 
+bool AnyNeighborIsSimilar(const NeighborLists& lists) {
+  std::vector<int64_t> seen(lists.n, -1);  // the last row that had this one as a neighbour
+  for (int64_t i = 0; i < lists.n; ++i) {
+    const int32_t* neighbors = lists.table.Row(i);
+    for (int64_t r = 0; r < lists.k; ++r) seen[neighbors[r]] = i;
+    for (int64_t r = 0; r < lists.k; ++r) {
+      const int32_t* others = lists.table.Row(neighbors[r]);
+      if (std::any_of(others, others + lists.k, [&](int32_t x) { return seen[x] == i; })) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 absl::StatusOr<DifferenceRange> RangeOfDifferences(const SharedNeighbors& first,
                                                    const SharedNeighbors& second, double alpha,
                                                    const Parallel& parallel) {
@@ -83,11 +98,11 @@ absl::StatusOr<DifferenceRange> RangeOfDifferences(const SharedNeighbors& first,
     SparseSums &a = first_sums[slot], &b = second_sums[slot];
     a.Resize(n);
     b.Resize(n);
-    AddRow(first.lists, i, first.rows, a);
-    AddRow(second.lists, i, second.rows, b);
+    const auto next = static_cast<int32_t>(i + 1);  // every pair once
+    AddRow(first.lists, i, first.rows, a, next);
+    AddRow(second.lists, i, second.rows, b, next);
     DifferenceRange& range = ranges[slot];
     const auto take = [&](int32_t j) {
-      if (j <= i) return;  // every pair once
       const double difference =
           first.Dissimilarity(a.At(j), 1, alpha) - second.Dissimilarity(b.At(j), 1, alpha);
       range.least = std::min(range.least, difference);

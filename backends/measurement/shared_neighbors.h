@@ -10,6 +10,7 @@
 #ifndef TENON_BACKENDS_MEASUREMENT_SHARED_NEIGHBORS_H_
 #define TENON_BACKENDS_MEASUREMENT_SHARED_NEIGHBORS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -65,37 +66,55 @@ class GroupsOfNeighbors {
 class SparseSums {
  public:
   // Makes room for indices in [0, size). All sums must be zero.
-  void Resize(int64_t size) { values_.resize(size); }
-  void Add(int32_t index, double term) {
-    if (values_[index] == 0) touched_.push_back(index);
-    values_[index] += term;
+  void Resize(int64_t size) {
+    values_.resize(size);
+    touched_.resize(size + 1);
   }
+  // Adds weight * weights[e] to index indices[e] for every e.
+  void Add(std::span<const int32_t> indices, std::span<const double> weights, double weight) {
+    double* const values = values_.data();
+    int32_t* const touched = touched_.data();
+    int64_t count = count_;
+    for (size_t e = 0; e < indices.size(); ++e) {
+      double& value = values[indices[e]];
+      touched[count] = indices[e];  // counts only if the index is new; a branch would be slower
+      count += value == 0 ? 1 : 0;
+      value += weight * weights[e];
+    }
+    count_ = count;
+  }
+  void Add(int32_t index, double term) { Add({&index, 1}, {&term, 1}, 1); }
   double At(int32_t index) const { return values_[index]; }
   // The indices with sums, in the order of their first terms.
-  std::span<const int32_t> touched() const { return touched_; }
+  std::span<const int32_t> touched() const { return {touched_.data(), touched_.data() + count_}; }
   void Clear() {
-    for (const int32_t index : touched_) values_[index] = 0;
-    touched_.clear();
+    for (const int32_t index : touched()) values_[index] = 0;
+    count_ = 0;
   }
   static int64_t Bytes(int64_t size) { return size * int64_t{sizeof(double) + sizeof(int32_t)}; }
 
  private:
   std::vector<double> values_;
   std::vector<int32_t> touched_;
+  int64_t count_ = 0;
 };
 
-// Adds `weight` times what every group has at x.
-inline void AddGroups(const GroupsOfNeighbors& groups, int64_t x, double weight, SparseSums& sums) {
-  const std::span<const int32_t> numbers = groups.Groups(x);
-  const std::span<const double> weights = groups.Weights(x);
-  for (size_t e = 0; e < numbers.size(); ++e) sums.Add(numbers[e], weight * weights[e]);
-}
-
-// Adds the products of row `row` with every group; one of them is the row's own if it is there.
+// Adds the products of row `row` with every group numbered `first` or higher; one of them is the
+// row's own if it is there. Groups must have been appended in ascending order.
 inline void AddRow(const NeighborLists& lists, int64_t row, const GroupsOfNeighbors& groups,
-                   SparseSums& sums) {
+                   SparseSums& sums, int32_t first = 0) {
   const int32_t* neighbors = lists.table.Row(row);
-  for (int64_t r = 0; r < lists.k; ++r) AddGroups(groups, neighbors[r], lists.Weight(r), sums);
+  for (int64_t r = 0; r < lists.k; ++r) {
+    std::span<const int32_t> numbers = groups.Groups(neighbors[r]);
+    std::span<const double> weights = groups.Weights(neighbors[r]);
+    if (first > 0) {
+      const auto skipped =
+          std::lower_bound(numbers.begin(), numbers.end(), first) - numbers.begin();
+      numbers = numbers.subspan(skipped);
+      weights = weights.subspan(skipped);
+    }
+    sums.Add(numbers, weights, lists.Weight(r));
+  }
 }
 
 // The similarities of one space. Thread-safe.
@@ -117,6 +136,9 @@ struct SharedNeighbors {
 // CLIENT_CANCELLED, EXCEEDS_MEMORY_BUDGET. Takes SparseSums::Bytes(n) for every thread.
 absl::StatusOr<SharedNeighbors> ShareNeighbors(const NeighborLists& lists,
                                                const Parallel& parallel);
+
+// Whether any row has a similar row among its neighbours.
+bool AnyNeighborIsSimilar(const NeighborLists& lists);
 
 // Least and largest difference of the dissimilarities of a pair, first minus second space, over
 // the pairs that share neighbours in one of them; {0, 0} at least. Same errors; twice the memory.
