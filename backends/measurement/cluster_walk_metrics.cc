@@ -51,6 +51,8 @@ struct DirectionScore {
 
 class Measurement {
  public:
+  static constexpr int64_t kRound = 256;  // walks that are held at once
+
   static absl::StatusOr<Measurement> Prepare(const MeasureSpec& spec, const MetricInput& input) {
     const double alpha = spec.Real("alpha");
     if (!std::isfinite(1 / alpha)) {
@@ -71,22 +73,24 @@ class Measurement {
     const bool steadiness = direction == Direction::kSteadiness;
     const Comparison comparison = {direction, spec_.Real("alpha"),
                                    steadiness ? range_.largest : -range_.least};
-    std::vector<ClusterWalk> drawn;
-    if (numpy_.has_value()) {
-      TENON_ASSIGN_OR_RETURN(drawn, DrawInOrder(comparison));
-    }
-    TENON_ASSIGN_OR_RETURN(const std::vector<WalkDistortion> walks,
-                           CompareWalks(comparison, std::move(drawn)));
-    DirectionScore result;
+    const int64_t iterations = spec_.Integer("iteration");
     double distortion = 0, weight = 0;
-    for (const WalkDistortion& walk : walks) {
-      distortion += walk.distortion;
-      weight += walk.weight;
+    std::vector<WalkDistortion> kept;
+    for (int64_t first = 0; first < iterations; first += kRound) {
+      const int64_t count = std::min(kRound, iterations - first);
+      TENON_ASSIGN_OR_RETURN(std::vector<WalkDistortion> walks,
+                             CompareWalks(comparison, first, count));
+      for (WalkDistortion& walk : walks) {
+        distortion += walk.distortion;
+        weight += walk.weight;
+        if (input_.return_local) kept.push_back(std::move(walk));
+      }
     }
+    DirectionScore result;
     if (weight > 0) result.score = 1 - distortion / weight;
     if (input_.return_local) {
       TENON_ASSIGN_OR_RETURN(result.local,
-                             LocalDistortions(spaces_, comparison, walks, *input_.parallel));
+                             LocalDistortions(spaces_, comparison, kept, *input_.parallel));
     }
     return result;
   }
@@ -107,17 +111,16 @@ class Measurement {
     if (spec.Text("random.generator") == "numpy") numpy_.emplace(static_cast<uint32_t>(seed_));
   }
 
-  // All walks of a direction, because NumPy's draws have one order.
-  absl::StatusOr<std::vector<ClusterWalk>> DrawInOrder(const Comparison& comparison) {
+  // The next walks, one after the other because NumPy's draws have one order.
+  absl::StatusOr<std::vector<ClusterWalk>> DrawInOrder(const Comparison& comparison,
+                                                       int64_t count) {
     constexpr int64_t kSeeds = 2147483647;
-    std::vector<ClusterWalk> walks;
-    for (int64_t i = 0; i < spec_.Integer("iteration"); ++i) {
-      ClusterWalk walk;
+    std::vector<ClusterWalk> walks(count);
+    for (ClusterWalk& walk : walks) {
       TENON_ASSIGN_OR_RETURN(walk.members, WalkCluster(spaces_[comparison.walked()], visits_,
                                                        *input_.parallel, *numpy_));
       if (walk.members.empty()) return NoWalk(spec_, input_, comparison.walked() == 1);
       if (split_.kmeans) walk.seed = static_cast<uint64_t>(numpy_->Below(kSeeds));
-      walks.push_back(std::move(walk));
     }
     return walks;
   }
@@ -150,16 +153,20 @@ class Measurement {
   }
 
   absl::StatusOr<std::vector<WalkDistortion>> CompareWalks(const Comparison& comparison,
-                                                           std::vector<ClusterWalk> drawn) {
-    const int64_t iterations = spec_.Integer("iteration");
+                                                           int64_t first, int64_t count) {
+    std::vector<ClusterWalk> drawn;
+    if (numpy_.has_value()) {
+      TENON_ASSIGN_OR_RETURN(drawn, DrawInOrder(comparison, count));
+    }
     const int64_t workers =
         spec_.Has("workers") ? spec_.Integer("workers") : int64_t{input_.parallel->threads()};
     const Parallel parallel = input_.parallel->Limited(workers);
-    std::vector<WalkDistortion> walks(iterations);
-    std::vector<absl::Status> errors(iterations);
-    std::vector<Scratch> scratch(parallel.threads());
-    TENON_RETURN_IF_ERROR(parallel.ForEach(iterations, [&](int64_t i, int slot) {
-      auto walk = CompareWalk(comparison, drawn.empty() ? nullptr : &drawn[i], i, scratch[slot]);
+    scratch_.resize(parallel.threads());
+    std::vector<WalkDistortion> walks(count);
+    std::vector<absl::Status> errors(count);
+    TENON_RETURN_IF_ERROR(parallel.ForEach(count, [&](int64_t i, int slot) {
+      ClusterWalk* const own = drawn.empty() ? nullptr : &drawn[i];
+      auto walk = CompareWalk(comparison, own, first + i, scratch_[slot]);
       errors[i] = walk.status();
       if (walk.ok()) walks[i] = *std::move(walk);
     }));
@@ -173,6 +180,7 @@ class Measurement {
   SplitOptions split_;
   uint64_t seed_;
   std::optional<NumpyRandomState> numpy_;
+  std::vector<Scratch> scratch_;
   std::array<SharedNeighbors, 2> spaces_;
   DifferenceRange range_;
 };
@@ -215,20 +223,28 @@ std::vector<ResourceKey> BothNeighbors(const MeasureSpec& spec) {
   return {{TENON_RESOURCE_KNN, kOriginal, k, 0}, {TENON_RESOURCE_KNN, kEmbedded, k, 0}};
 }
 
+// Of the pairs that local scores keep no count is known before; what walks of 0.3 n visits keep is
+// a few per member.
 int64_t WorkingBytes(const MeasureSpec& spec, const MetricShape& shape) {
   const int64_t n = shape.n, k = spec.Integer("k");
-  const int64_t members = std::min(n, Visits(spec, n) + k);
+  const int64_t visits = Visits(spec, n), members = std::min(n, visits + k);
   const int64_t iterations = spec.Integer("iteration");
   const int64_t columns = std::max(shape.original_columns, shape.embedded_columns);
-  const int64_t thread =
-      n / 8 + std::max(WalkComparer::Bytes(n, k, members, SplitOf(spec), columns),
-                       5 * SparseSums::Bytes(n));
-  int64_t bytes = 2 * SharedNeighbors::Bytes(n, k) + thread * shape.threads;
+  const int64_t comparing = std::max(WalkComparer::Bytes(n, k, members, SplitOf(spec), columns),
+                                     5 * SparseSums::Bytes(n));
+  const double walking = 4.0 * static_cast<double>(visits + k) + static_cast<double>(n) / 8;
+  double bytes = static_cast<double>(2 * SharedNeighbors::Bytes(n, k)) +
+                 shape.threads * (static_cast<double>(comparing) + walking);
   if (spec.Text("random.generator") == "numpy") {
-    bytes += iterations * members * int64_t{sizeof(int32_t)};  // all walks are drawn first
+    bytes += 4.0 * static_cast<double>(std::min(iterations, Measurement::kRound) * members);
   }
-  if (shape.return_local) bytes += iterations * (n / 8 + members * 4 * int64_t{sizeof(double)});
-  return bytes;
+  if (shape.return_local) {
+    constexpr double kBytesPerMember = 64;
+    bytes += static_cast<double>(iterations) *
+             (static_cast<double>(n) / 8 + kBytesPerMember * static_cast<double>(members));
+  }
+  constexpr double kMost = 1e18;
+  return static_cast<int64_t>(std::min(bytes, kMost));
 }
 
 constexpr Metric kMetrics[] = {
