@@ -27,7 +27,8 @@ class SingleRows {
   int64_t CountBoth(int64_t i, int64_t j) const {
     int64_t count = 0;
     for (size_t word = 0; word < words_; ++word) {
-      count += std::popcount(bits_[i * words_ + word] & bits_[j * words_ + word]);
+      const uint64_t both = bits_[i * words_ + word] & bits_[j * words_ + word];
+      if (both != 0) count += std::popcount(both);  // rare, and costs a call on old processors
     }
     return count;
   }
@@ -136,6 +137,15 @@ class LocalSums {
   }
 
   double Of(int64_t i, RowScratch& scratch) const {
+    if (singles_.CountBoth(i, i) > 0) AddAllSingles(i, scratch);
+    for (int64_t p = rows_.offsets[i]; p < rows_.offsets[i + 1]; ++p) {
+      AddClusters(rows_.places[p], scratch);
+    }
+    return scratch.TakeMeans();
+  }
+
+ private:
+  void AddAllSingles(int64_t i, RowScratch& scratch) const {
     for (const int space : {0, 1}) {
       AddRow(spaces_[space].lists, i, spaces_[space].rows, scratch.products[space]);
     }
@@ -144,13 +154,8 @@ class LocalSums {
       if (scratch.products[0].At(j) == 0) AddSingles(i, j, scratch);
     }
     for (SparseSums& products : scratch.products) products.Clear();
-    for (int64_t p = rows_.offsets[i]; p < rows_.offsets[i + 1]; ++p) {
-      AddClusters(rows_.places[p], scratch);
-    }
-    return scratch.TakeMeans();
   }
 
- private:
   void AddSingles(int64_t i, int32_t j, RowScratch& scratch) const {
     if (i == j) return;
     const int64_t count = singles_.CountBoth(i, j);
