@@ -9,27 +9,10 @@
 namespace tenon::cpu {
 namespace {
 
+using measurement::GreatCircle;
+
 constexpr int64_t kRowGroup = 4;                   // rows whose sums stay in registers
 constexpr int64_t kTileBytes = int64_t{24} << 10;  // panels that stay in the first-level cache
-
-double GreatCircle(double sin1, double cos1, double sin2, double cos2, double longitude_distance) {
-  const double cosine = sin1 * sin2 + cos1 * cos2 * std::cos(std::abs(longitude_distance));
-  return std::acos(std::clamp(cosine, -1.0, 1.0));
-}
-
-template <typename T>
-double ElementDistance(const T* a, const T* b, int64_t columns, bool geodesic) {
-  if (geodesic) {
-    return GreatCircle(std::sin(double{a[1]}), std::cos(double{a[1]}), std::sin(double{b[1]}),
-                       std::cos(double{b[1]}), double{b[0]} - double{a[0]});
-  }
-  T sum = 0;
-  for (int64_t c = 0; c < columns; ++c) {
-    const T difference = a[c] - b[c];
-    sum += difference * difference;
-  }
-  return std::sqrt(sum);
-}
 
 template <typename T, int kRows>
 [[gnu::always_inline]] inline void SquaredDistances(const T* panels, int64_t columns,
@@ -137,16 +120,6 @@ void EuclideanRows(const tenon_matrix& points, const T* panels, int64_t first_ro
 }
 
 }  // namespace
-
-double PairDistance(const tenon_matrix& points, int64_t i, int64_t j) {
-  const int64_t a = i * points.columns, b = j * points.columns;
-  if (points.dtype == TENON_DTYPE_FLOAT32) {
-    const float* data = static_cast<const float*>(points.data);
-    return ElementDistance(data + a, data + b, points.columns, points.geodesic != 0);
-  }
-  const double* data = static_cast<const double*>(points.data);
-  return ElementDistance(data + a, data + b, points.columns, points.geodesic != 0);
-}
 
 int64_t PackedPoints::Bytes(const tenon_matrix& points) {
   const int64_t rows = PaddedRows(points.rows);

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "backends/core/tensor.h"
+#include "backends/measurement/pair_distance.h"
 #include "backends/plugin/abi.h"
 
 namespace tenon::cpu {
@@ -20,8 +21,8 @@ inline constexpr int64_t kPanel = 8;
 
 inline int64_t PaddedRows(int64_t n) { return (n + kPanel - 1) / kPanel * kPanel; }
 
-// One pair by definition, in the matrix' element type; great-circle distance if `geodesic`.
-double PairDistance(const tenon_matrix& points, int64_t i, int64_t j);
+// One pair by definition.
+using measurement::PairDistance;
 
 // A copy of the points in panels (or, for geodesic distances, the sines, cosines and longitudes).
 // The matrix must outlive it. Immutable once packed.

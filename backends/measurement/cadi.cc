@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/core/clones.h"
 #include "backends/core/error.h"
 #include "backends/measurement/classes.h"
 #include "backends/measurement/counter_random.h"
@@ -49,49 +50,94 @@ class TripletSampler {
   std::vector<int64_t> pairs_;  // classes of two members or more
 };
 
-// The largest absolute component of to - from, or of both where that overflows.
+// Directions from x to y and z, divided by their largest absolute components, so that small ones
+// survive far from the origin when they are squared. Where a difference overflows the coordinates
+// are divided first.
+struct Directions {
+  explicit Directions(int64_t columns) : to_y(columns), to_z(columns) {}
+  std::vector<double> to_y, to_z;
+};
+
+// to - from into `direction`; returns the largest absolute component.
 template <typename T>
-std::pair<double, bool> ScaleOf(const T* from, const T* to, int64_t columns) {
-  double largest = 0;
-  for (int64_t c = 0; c < columns; ++c) {
-    largest = std::max(largest, std::abs(double{to[c]} - double{from[c]}));
+[[gnu::always_inline]] inline double Subtract(const T* __restrict from, const T* __restrict to,
+                                              int64_t columns, double* __restrict direction) {
+  constexpr int64_t kLanes = 8;
+  double lanes[kLanes] = {};
+  const int64_t whole = columns / kLanes * kLanes;
+  for (int64_t c = 0; c < whole; c += kLanes) {
+    for (int64_t l = 0; l < kLanes; ++l) {
+      const double difference = double{to[c + l]} - double{from[c + l]};
+      direction[c + l] = difference;
+      lanes[l] = std::abs(difference) > lanes[l] ? std::abs(difference) : lanes[l];
+    }
   }
-  if (std::isfinite(largest)) return {largest, false};
-  largest = 0;
+  double largest = 0;
+  for (int64_t c = whole; c < columns; ++c) {
+    direction[c] = double{to[c]} - double{from[c]};
+    largest = std::max(largest, std::abs(direction[c]));
+  }
+  for (int64_t l = 0; l < kLanes; ++l) largest = std::max(largest, lanes[l]);
+  return largest;
+}
+
+// As Subtract, of coordinates divided by the largest absolute one.
+template <typename T>
+void SubtractScaled(const T* from, const T* to, int64_t columns, double* direction) {
+  double largest = 0;
   for (int64_t c = 0; c < columns; ++c) {
     largest = std::max({largest, std::abs(double{to[c]}), std::abs(double{from[c]})});
   }
-  return {largest, true};
+  for (int64_t c = 0; c < columns; ++c) direction[c] = to[c] / largest - from[c] / largest;
 }
 
-double ScaledDifference(double from, double to, std::pair<double, bool> scale) {
-  return scale.second ? to / scale.first - from / scale.first : (to - from) / scale.first;
-}
-
-// Cosine of the angle at x; 0 if it has no direction. Differences are scaled before they are
-// squared, so small ones survive far from the origin.
+// False if `to` is `from`.
 template <typename T>
-double Cosine(const T* points, int64_t columns, const Triplet& triplet) {
+[[gnu::always_inline]] inline bool Direct(const T* from, const T* to, int64_t columns,
+                                          double* __restrict direction) {
+  const double largest = Subtract(from, to, columns, direction);
+  if (largest == 0) return false;
+  if (std::isfinite(largest)) {
+    for (int64_t c = 0; c < columns; ++c) direction[c] /= largest;
+  } else {
+    SubtractScaled(from, to, columns, direction);
+  }
+  return true;
+}
+
+// Cosine of the angle at x; 0 if it has no direction. Sums run from left to right.
+template <typename T>
+[[gnu::always_inline]] inline double CosineOf(const T* points, int64_t columns,
+                                              const Triplet& triplet, Directions& directions) {
   const T* x = points + triplet.x * columns;
-  const T* y = points + triplet.y * columns;
-  const T* z = points + triplet.z * columns;
-  const auto y_scale = ScaleOf(x, y, columns), z_scale = ScaleOf(x, z, columns);
-  if (y_scale.first == 0 || z_scale.first == 0) return 0;
+  double *to_y = directions.to_y.data(), *to_z = directions.to_z.data();
+  if (!Direct(x, points + triplet.y * columns, columns, to_y) ||
+      !Direct(x, points + triplet.z * columns, columns, to_z)) {
+    return 0;
+  }
   double dot = 0, y_square = 0, z_square = 0;
   for (int64_t c = 0; c < columns; ++c) {
-    const double to_y = ScaledDifference(x[c], y[c], y_scale);
-    const double to_z = ScaledDifference(x[c], z[c], z_scale);
-    dot += to_y * to_z;
-    y_square += to_y * to_y;
-    z_square += to_z * to_z;
+    dot += to_y[c] * to_z[c];
+    y_square += to_y[c] * to_y[c];
+    z_square += to_z[c] * to_z[c];
   }
   return std::clamp(dot / std::sqrt(y_square) / std::sqrt(z_square), -1.0, 1.0);
 }
 
-double CosineIn(const tenon_matrix& points, const Triplet& triplet) {
+TENON_CLONES double Cosine(const double* points, int64_t columns, const Triplet& triplet,
+                           Directions& directions) {
+  return CosineOf(points, columns, triplet, directions);
+}
+
+TENON_CLONES double Cosine(const float* points, int64_t columns, const Triplet& triplet,
+                           Directions& directions) {
+  return CosineOf(points, columns, triplet, directions);
+}
+
+double CosineIn(const tenon_matrix& points, const Triplet& triplet, Directions& directions) {
   return points.dtype == TENON_DTYPE_FLOAT32
-             ? Cosine(static_cast<const float*>(points.data), points.columns, triplet)
-             : Cosine(static_cast<const double*>(points.data), points.columns, triplet);
+             ? Cosine(static_cast<const float*>(points.data), points.columns, triplet, directions)
+             : Cosine(static_cast<const double*>(points.data), points.columns, triplet, directions);
 }
 
 // Triplets in the order of the draws. Blocks of the counter generator are drawn where they are
@@ -141,9 +187,10 @@ absl::StatusOr<MeasureScores> ClassAngularDistortion(const MeasureSpec& spec,
     TENON_RETURN_IF_ERROR(
         input.parallel->ForEach((triplets + kBlock - 1) / kBlock, [&](int64_t block, int) {
           const int64_t first = block * kBlock, end = std::min(triplets, first + kBlock);
+          Directions original(input.original.columns), embedded(input.embedded.columns);
           source.ForBlock(start, first, end, [&](int64_t t, const Triplet& triplet) {
-            const double difference =
-                CosineIn(input.original, triplet) - CosineIn(input.embedded, triplet);
+            const double difference = CosineIn(input.original, triplet, original) -
+                                      CosineIn(input.embedded, triplet, embedded);
             squares[t] = difference * difference;
           });
         }));

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "backends/core/clones.h"
 #include "backends/core/error.h"
 #include "backends/measurement/counter_random.h"
 #include "backends/measurement/numpy_arithmetic.h"
@@ -56,12 +57,20 @@ Cloud CloudOf(const tenon_matrix& matrix, std::span<const int32_t> rows) {
         NormOfDifference(points.Read(rows[r], buffer.data()), mean.data(), points.columns());
   }
   const T size = static_cast<T>(count);
-  const T middle = PairwiseSum<T>(0, count, [&](int64_t r) { return distances[r]; }) / size;
+  const T middle = PairwiseSum(0, count, [&](int64_t r) { return distances[r]; }) / size;
   const T variance =
-      PairwiseSum<T>(0, count,
-                     [&](int64_t r) { return (distances[r] - middle) * (distances[r] - middle); }) /
+      PairwiseSum(0, count,
+                  [&](int64_t r) { return (distances[r] - middle) * (distances[r] - middle); }) /
       size;
   return {std::vector<double>(mean.begin(), mean.end()), std::sqrt(variance)};
+}
+
+TENON_CLONES void AddRow(const double* __restrict row, int64_t columns, double* __restrict sum) {
+  for (int64_t c = 0; c < columns; ++c) sum[c] += row[c];
+}
+
+TENON_CLONES double Distance(const double* a, const double* b, int64_t columns) {
+  return NormOfDifference(a, b, columns);
 }
 
 // The index before it is compared with that of shuffles.
@@ -72,25 +81,21 @@ double RawIndex(const tenon_matrix& matrix, std::span<const int32_t> rows, const
   std::vector<double> buffer(columns), means(2 * columns), exponentials(count);
   std::array<double, 2> sizes = {};
   for (int64_t r = 0; r < count; ++r) {
-    const double* row = points.Read(rows[r], buffer.data());
-    double* const sum = means.data() + flags[r] * columns;
-    for (int64_t c = 0; c < columns; ++c) sum[c] += row[c];
+    AddRow(points.Read(rows[r], buffer.data()), columns, means.data() + flags[r] * columns);
     sizes[flags[r]] += 1;
   }
   for (int64_t p = 0; p < 2 * columns; ++p) means[p] /= sizes[p / columns];
   for (int64_t r = 0; r < count; ++r) {
-    const double* row = points.Read(rows[r], buffer.data());
-    const double distance = NormOfDifference(row, means.data() + flags[r] * columns, columns);
+    const double distance =
+        Distance(points.Read(rows[r], buffer.data()), means.data() + flags[r] * columns, columns);
     exponentials[r] = std::exp(distance / cloud.deviation);
   }
   double separability = 0;
   for (int64_t c = 0; c < 2; ++c) {
-    const double distance =
-        NormOfDifference(means.data() + c * columns, cloud.mean.data(), columns);
+    const double distance = Distance(means.data() + c * columns, cloud.mean.data(), columns);
     separability += std::exp(distance / cloud.deviation) * sizes[c];
   }
-  const double compactness =
-      PairwiseSum<double>(0, count, [&](int64_t r) { return exponentials[r]; });
+  const double compactness = PairwiseSum(0, count, [&](int64_t r) { return exponentials[r]; });
   return separability * static_cast<double>(count - 2) / compactness;
 }
 

@@ -11,7 +11,7 @@
 namespace tenon::measurement {
 namespace {
 
-constexpr int64_t kBlockRows = 64;
+constexpr int64_t kBlockRows = 16;
 
 // Whether a row of class `own` is nearest to its own mean; -1 if a distance is not finite.
 template <typename T>

@@ -19,12 +19,17 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kTile = 32;  // points that go through the centres together
 // Multiplications that are worth a block of their own.
 constexpr int64_t kBlockWork = int64_t{1} << 18;
+constexpr int64_t kLeastSumRows = 4096;
 
-// Rows of a block: enough work for a thread, and no more partial sums than points.
+// Rows of a block: enough work for a thread, little enough to stop soon.
 int64_t BlockRows(int64_t columns, int64_t clusters) {
-  const int64_t worthwhile = std::max<int64_t>(kTile, kBlockWork / columns / clusters);
-  return std::max(clusters, worthwhile);
+  return std::max<int64_t>(kTile, kBlockWork / columns / clusters);
 }
+
+// Rows whose sums by cluster are formed together: no more partial sums than points.
+int64_t SumRows(int64_t clusters) { return std::max(clusters, kLeastSumRows); }
+
+int64_t Pieces(int64_t n, int64_t rows) { return (n + rows - 1) / rows; }
 
 // tile[c][l] = column c of row l, 0 beyond `rows`.
 void LoadTile(const double* points, int64_t rows, int64_t columns, double* tile) {
@@ -92,13 +97,15 @@ class Clustering {
         options_(options),
         parallel_(parallel),
         block_rows_(BlockRows(columns, clusters_)),
-        blocks_((n + block_rows_ - 1) / block_rows_),
+        blocks_(Pieces(n, block_rows_)),
+        sum_rows_(SumRows(clusters_)),
+        sum_blocks_(Pieces(n, sum_rows_)),
         labels_(n),
         squares_(n),
         centers_(clusters_ * columns),
         counts_(clusters_),
-        block_counts_(blocks_ * clusters_),
-        block_sums_(blocks_ * clusters_ * columns),
+        block_counts_(sum_blocks_ * clusters_),
+        block_sums_(sum_blocks_ * clusters_ * columns),
         block_total_(blocks_) {}
 
   absl::StatusOr<KMeansResult> Run(int64_t run);
@@ -113,12 +120,16 @@ class Clustering {
     return std::accumulate(block_total_.begin(), block_total_.end(), 0.0);
   }
 
-  // body(block, first row, end row)
+  // body(piece, first row, end row)
+  template <typename Body>
+  absl::Status ForEachPiece(int64_t rows, const Body& body) const {
+    return parallel_.ForEach(Pieces(n_, rows), [&](int64_t piece, int) {
+      body(piece, piece * rows, std::min(n_, (piece + 1) * rows));
+    });
+  }
   template <typename Body>
   absl::Status ForEachBlock(const Body& body) const {
-    return parallel_.ForEach(blocks_, [&](int64_t block, int) {
-      body(block, block * block_rows_, std::min(n_, (block + 1) * block_rows_));
-    });
+    return ForEachPiece(block_rows_, body);
   }
 
   absl::Status StartAtRandomRows(CounterRandom& random);
@@ -128,6 +139,7 @@ class Clustering {
   absl::Status LowerSquares(int64_t row);
   absl::StatusOr<double> ShiftThatEnds() const;
   absl::Status Assign(bool& changed);
+  absl::Status SumClusters();
   double MoveCenters(bool& changed);
   bool RefillEmpty(std::vector<double>& sums);
 
@@ -135,13 +147,13 @@ class Clustering {
   const int64_t n_, columns_, clusters_;
   const KMeansOptions& options_;
   const Parallel& parallel_;
-  const int64_t block_rows_, blocks_;
+  const int64_t block_rows_, blocks_, sum_rows_, sum_blocks_;
   std::vector<int32_t> labels_;
   std::vector<double> squares_;  // squared distance of each point to its nearest centre
   std::vector<double> centers_;
   std::vector<int64_t> counts_;        // points of each cluster
-  std::vector<int64_t> block_counts_;  // [block][cluster]
-  std::vector<double> block_sums_;     // [block][cluster][column]
+  std::vector<int64_t> block_counts_;  // [piece][cluster]
+  std::vector<double> block_sums_;     // [piece][cluster][column]
   std::vector<double> block_total_;    // of squares_
 };
 
@@ -267,30 +279,23 @@ absl::StatusOr<double> Clustering::ShiftThatEnds() const {
   return options_.tolerance * (sum / count / static_cast<double>(columns_));
 }
 
-// Gives each point its nearest centre, and sums up the points of each cluster by blocks.
+// Gives each point its nearest centre.
 absl::Status Clustering::Assign(bool& changed) {
   std::vector<char> block_changed(blocks_);
   TENON_RETURN_IF_ERROR(ForEachBlock([&](int64_t block, int64_t first, int64_t end) {
-    int64_t* counts = block_counts_.data() + block * clusters_;
-    double* sums = block_sums_.data() + block * clusters_ * columns_;
-    std::fill_n(counts, clusters_, 0);
-    std::fill_n(sums, clusters_ * columns_, 0.0);
     std::vector<double> tile(kTile * columns_);
     double total = 0, squares[kTile];
     int64_t nearest[kTile];
-    for (int64_t i = first; i < end; ++i) {
-      const int64_t l = (i - first) % kTile;
-      if (l == 0) {
-        LoadTile(Row(i), std::min(kTile, end - i), columns_, tile.data());
-        NearestCenters(tile.data(), columns_, centers_.data(), clusters_, squares, nearest);
+    for (int64_t i = first; i < end; i += kTile) {
+      const int64_t rows = std::min(kTile, end - i);
+      LoadTile(Row(i), rows, columns_, tile.data());
+      NearestCenters(tile.data(), columns_, centers_.data(), clusters_, squares, nearest);
+      for (int64_t l = 0; l < rows; ++l) {
+        if (labels_[i + l] != nearest[l]) block_changed[block] = 1;
+        labels_[i + l] = static_cast<int32_t>(nearest[l]);
+        squares_[i + l] = squares[l];
+        total += squares[l];
       }
-      const int64_t k = nearest[l];
-      if (labels_[i] != k) block_changed[block] = 1;
-      labels_[i] = static_cast<int32_t>(k);
-      squares_[i] = squares[l];
-      total += squares[l];
-      ++counts[k];
-      for (int64_t c = 0; c < columns_; ++c) sums[k * columns_ + c] += Row(i)[c];
     }
     block_total_[block] = total;
   }));
@@ -298,12 +303,27 @@ absl::Status Clustering::Assign(bool& changed) {
   return absl::OkStatus();
 }
 
+// Counts and sums of the points of each cluster, by pieces of all rows.
+absl::Status Clustering::SumClusters() {
+  return ForEachPiece(sum_rows_, [&](int64_t piece, int64_t first, int64_t end) {
+    int64_t* counts = block_counts_.data() + piece * clusters_;
+    double* sums = block_sums_.data() + piece * clusters_ * columns_;
+    std::fill_n(counts, clusters_, 0);
+    std::fill_n(sums, clusters_ * columns_, 0.0);
+    for (int64_t i = first; i < end; ++i) {
+      ++counts[labels_[i]];
+      double* const sum = sums + labels_[i] * columns_;
+      for (int64_t c = 0; c < columns_; ++c) sum[c] += Row(i)[c];
+    }
+  });
+}
+
 // Moves every centre to the mean of its points; returns the sum of squared shifts. Sets `changed`
 // if points went to empty clusters.
 double Clustering::MoveCenters(bool& changed) {
   std::vector<double> sums(clusters_ * columns_);
   std::fill(counts_.begin(), counts_.end(), 0);
-  for (int64_t block = 0; block < blocks_; ++block) {
+  for (int64_t block = 0; block < sum_blocks_; ++block) {
     for (int64_t k = 0; k < clusters_; ++k) counts_[k] += block_counts_[block * clusters_ + k];
     const double* partial = block_sums_.data() + block * clusters_ * columns_;
     for (int64_t p = 0; p < clusters_ * columns_; ++p) sums[p] += partial[p];
@@ -360,6 +380,7 @@ absl::StatusOr<KMeansResult> Clustering::Run(int64_t run) {
   while (iteration < options_.max_iterations) {
     ++iteration;
     TENON_RETURN_IF_ERROR(Assign(changed));
+    TENON_RETURN_IF_ERROR(SumClusters());
     const double shift = MoveCenters(changed);
     if (!changed || shift <= shift_that_ends) break;
   }
@@ -390,11 +411,10 @@ absl::StatusOr<KMeansResult> KMeans(const double* points, int64_t n, int64_t col
 }
 
 int64_t KMeansWorkingBytes(int64_t n, int64_t columns, int64_t clusters) {
-  const int64_t block_rows = BlockRows(columns, clusters);
-  const int64_t blocks = (n + block_rows - 1) / block_rows;
-  const int64_t sums = (blocks + 2) * clusters * (columns + 1);
-  const int64_t word = sizeof(double);
-  return (sums + n) * word + n * 3 * int64_t{sizeof(int32_t)};
+  const int64_t word = sizeof(double), trials = 64;
+  const int64_t sums = (Pieces(n, SumRows(clusters)) + 2) * clusters * (columns + 1);
+  const int64_t blocks = Pieces(n, BlockRows(columns, clusters)) * (columns + trials);
+  return (sums + blocks + n) * word + n * 3 * int64_t{sizeof(int32_t)};
 }
 
 }  // namespace tenon::measurement

@@ -47,6 +47,8 @@ std::span<const Metric> PairMetrics();
 std::span<const Metric> ClusterWalkMetrics();
 std::span<const Metric> LabelMetrics();
 std::span<const Metric> AngleMetrics();
+std::span<const Metric> ValidationMetrics();
+std::span<const Metric> GeometryMetrics();
 
 }  // namespace tenon::measurement
 

@@ -50,6 +50,15 @@ class PointsView {
                ? double{static_cast<const float*>(matrix_.data)[position]}
                : static_cast<const double*>(matrix_.data)[position];
   }
+  // A row's values: where they lie, or, of floats, copied to `scratch` of columns() values.
+  const double* Row(int64_t row, double* scratch) const {
+    const int64_t first = row * matrix_.columns;
+    if (matrix_.dtype != TENON_DTYPE_FLOAT32) {
+      return static_cast<const double*>(matrix_.data) + first;
+    }
+    std::copy_n(static_cast<const float*>(matrix_.data) + first, matrix_.columns, scratch);
+    return scratch;
+  }
 
  private:
   tenon_matrix matrix_;

@@ -4,22 +4,52 @@
 #include <cmath>
 #include <vector>
 
+#include "backends/measurement/classes.h"
 #include "backends/measurement/metric.h"
 #include "backends/measurement/summation.h"
 
 namespace tenon::measurement {
 namespace {
 
+// What one rank beyond k takes from a local score.
+double RankScale(int64_t n, int64_t k) {
+  return 2.0 / (static_cast<double>(k) * static_cast<double>(2 * n - 3 * k - 1));
+}
+
 absl::StatusOr<MeasureScores> TrustworthinessContinuity(const MeasureSpec& spec,
                                                         const MetricInput& input) {
-  const int64_t k = spec.Integer("k"), n = input.n;
-  const double scale = 2.0 / (static_cast<double>(k) * static_cast<double>(2 * n - 3 * k - 1));
+  const int64_t k = spec.Integer("k");
+  const double scale = RankScale(input.n, k);
   MeasureScores result;
   for (int64_t half = 0; half < 2; ++half) {
     const IndexTable ranks = SelectedRanks(input, k, half);
     const auto local = [&](int64_t i) {
       int64_t excess = 0;  // a rank up to k belongs to a neighbour in both spaces
       for (int64_t r = 0; r < k; ++r) excess += std::max<int64_t>(0, ranks.Row(i)[r] - k);
+      return 1.0 - scale * static_cast<double>(excess);
+    };
+    StoreMean(spec, input, half, local, result);
+  }
+  return result;
+}
+
+// Trustworthiness looks at neighbours of other classes, continuity at those of the same class.
+absl::StatusOr<MeasureScores> ClassAwareTrustworthinessContinuity(const MeasureSpec& spec,
+                                                                  const MetricInput& input) {
+  const int64_t k = spec.Integer("k");
+  const double scale = RankScale(input.n, k);
+  const std::vector<int32_t>& classes = *input.classes;
+  MeasureScores result;
+  for (int64_t half = 0; half < 2; ++half) {
+    const IndexTable ranks = SelectedRanks(input, k, half);
+    const IndexTable neighbors = Neighbors(input, half == 0 ? kEmbedded : kOriginal, k);
+    const bool same_class = half == 1;
+    const auto local = [&](int64_t i) {
+      int64_t excess = 0;
+      for (int64_t r = 0; r < k; ++r) {
+        const bool counts = (classes[neighbors.Row(i)[r]] == classes[i]) == same_class;
+        excess += counts ? std::max<int64_t>(0, ranks.Row(i)[r] - k) : 0;
+      }
       return 1.0 - scale * static_cast<double>(excess);
     };
     StoreMean(spec, input, half, local, result);
@@ -86,6 +116,12 @@ std::vector<ResourceKey> RanksOf(const MeasureSpec& spec) {
   return {{TENON_RESOURCE_KNN, kOriginal, k, 0}, {TENON_RESOURCE_SELECTED_RANKS, kPair, k, 0}};
 }
 
+std::vector<ResourceKey> RanksAndNeighbors(const MeasureSpec& spec) {
+  std::vector<ResourceKey> keys = RanksOf(spec);
+  keys.push_back({TENON_RESOURCE_KNN, kEmbedded, spec.Integer("k"), 0});
+  return keys;
+}
+
 std::vector<ResourceKey> BothNeighbors(const MeasureSpec& spec) {
   const int64_t k = spec.Integer("k");
   return {{TENON_RESOURCE_KNN, kOriginal, k, 0}, {TENON_RESOURCE_KNN, kEmbedded, k, 0}};
@@ -97,6 +133,10 @@ std::vector<ResourceKey> EmbeddedNeighbors(const MeasureSpec& spec) {
 
 constexpr Metric kMetrics[] = {
     {.alias = "tnc", .requirements = RanksOf, .evaluate = TrustworthinessContinuity},
+    {.alias = "ca_tnc",
+     .requirements = RanksAndNeighbors,
+     .evaluate = ClassAwareTrustworthinessContinuity,
+     .check_original = CheckTwoClasses},
     {.alias = "mrre", .requirements = RanksOf, .evaluate = MeanRelativeRankError},
     {.alias = "lcmc", .requirements = BothNeighbors, .evaluate = LocalContinuity},
     {.alias = "nh", .requirements = EmbeddedNeighbors, .evaluate = NeighborhoodHit},

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "backends/core/parallel.h"
 #include "backends/measurement/classes.h"
+#include "backends/measurement/pairwise_sum.h"
 #include "backends/plugin/abi.h"
 
 namespace tenon::measurement {
@@ -49,36 +50,10 @@ class PointRows {
   tenon_matrix points_;
 };
 
-// at(first) + ... + at(first + count - 1), summed pairwise as numpy.add.reduce does along
-// contiguous values: eight partial sums up to 128 values, halves of multiples of eight beyond.
-template <typename T, typename At>
-T PairwiseSum(int64_t first, int64_t count, const At& at) {
-  constexpr int64_t kLanes = 8, kRun = 128;
-  if (count < kLanes) {
-    T sum = 0;
-    for (int64_t p = first; p < first + count; ++p) sum += at(p);
-    return sum;
-  }
-  if (count > kRun) {
-    const int64_t half = count / 2 / kLanes * kLanes;
-    return PairwiseSum<T>(first, half, at) + PairwiseSum<T>(first + half, count - half, at);
-  }
-  T lanes[kLanes];
-  for (int64_t l = 0; l < kLanes; ++l) lanes[l] = at(first + l);
-  const int64_t whole = count / kLanes * kLanes;
-  for (int64_t p = kLanes; p < whole; p += kLanes) {
-    for (int64_t l = 0; l < kLanes; ++l) lanes[l] += at(first + p + l);
-  }
-  T sum = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) +
-          ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
-  for (int64_t p = whole; p < count; ++p) sum += at(first + p);
-  return sum;
-}
-
 // Euclidean distance as numpy.linalg.norm(a - b, axis) forms it.
 template <typename T>
 T NormOfDifference(const T* a, const T* b, int64_t columns) {
-  return std::sqrt(PairwiseSum<T>(0, columns, [&](int64_t c) {
+  return std::sqrt(PairwiseSum(0, columns, [&](int64_t c) {
     const T difference = a[c] - b[c];
     return difference * difference;
   }));
@@ -91,8 +66,8 @@ void ColumnMeans(const PointRows<T>& points, std::span<const int32_t> rows, int6
                  int64_t end, T* means) {
   const auto count = static_cast<T>(rows.size());
   if (points.columns() == 1) {
-    means[0] = PairwiseSum<T>(0, static_cast<int64_t>(rows.size()),
-                              [&](int64_t r) { return points.At(rows[r], 0); }) /
+    means[0] = PairwiseSum(0, static_cast<int64_t>(rows.size()),
+                           [&](int64_t r) { return points.At(rows[r], 0); }) /
                count;
     return;
   }

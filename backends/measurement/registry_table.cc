@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_join.h"
 #include "backends/measurement/registry.h"
+#include "backends/measurement/row_metric.h"
 
 namespace tenon::measurement {
 namespace {
@@ -73,12 +74,7 @@ std::vector<ParameterInfo> Join(std::vector<ParameterInfo> first,
 }
 
 // The functions of two rows of scipy.spatial.distance.
-std::vector<std::string> RowMetrics() {
-  return {"euclidean",  "sqeuclidean",   "cityblock",   "chebyshev",   "minkowski",
-          "cosine",     "correlation",   "canberra",    "braycurtis",  "jensenshannon",
-          "hamming",    "jaccard",       "dice",        "kulczynski1", "rogerstanimoto",
-          "russellrao", "sokalmichener", "sokalsneath", "yule"};
-}
+std::vector<std::string> RowMetrics() { return {RowMetricNames().begin(), RowMetricNames().end()}; }
 
 std::vector<std::string> GapMetrics() {
   std::vector<std::string> metrics = RowMetrics();
@@ -130,24 +126,40 @@ std::vector<MeasureInfo> LocalMeasures() {
        .implemented = true},
       {.id = "neighbor_dissimilarity",
        .alias = "nd",
-       .description = "Difference of the shared-neighbour graphs of both spaces.",
+       .description = "Difference of the shared-neighbour graphs of both spaces: the larger root "
+                      "of the sum of "
+                      "squares of its positive and of its negative entries, divided by k. Rows are "
+                      "adjacent if "
+                      "one is a neighbour of the other, each pair of rows counts in both orders, "
+                      "and nothing is "
+                      "divided by the number of rows, so that the score grows with it.",
        .parameters = {Neighbors(kUpToRows)},
        .outputs = {{"neighbor_dissimilarity", "", kNotNegative, "0"}},
-       .reference = "Fu et al.: AtSNE, KDD 2019"},
+       .reference = "Fu et al.: AtSNE, KDD 2019",
+       .implemented = true},
       {.id = "class_aware_trustworthiness_continuity",
        .alias = "ca_tnc",
        .description =
            "Trustworthiness that counts only neighbours of other classes, continuity that "
-           "counts only those of the same class.",
+           "counts only those of the same class; both keep the scale of tnc.",
        .parameters = {Neighbors(kBelowHalf)},
        .outputs = {{"ca_trustworthiness", "local_ca_trustworthiness", kUnit, "1"},
                    {"ca_continuity", "local_ca_continuity", kUnit, "1"}},
        .needs_labels = true,
        .reference = "Colange et al.: Steering distortions to preserve classes and neighbors in "
-                    "supervised dimensionality reduction, NeurIPS 2020"},
+                    "supervised dimensionality reduction, NeurIPS 2020",
+       .implemented = true},
       {.id = "procrustes",
        .alias = "proc",
-       .description = "How well the neighbourhoods of both spaces match after the best rotation.",
+       .description =
+           "How well the neighbourhoods of both spaces match after the best rotation or "
+           "reflection: "
+           "the mean residual sum of squares, as a share of that of the neighbourhood in the data "
+           "set. The row itself is not part of its neighbourhood, nothing is scaled, and the score "
+           "depends on the scale of the projection. As published, every neighbour in the data set "
+           "is "
+           "paired with its own image (pairing identity); the reference implementation (zadu) and "
+           "the default pair the r-th neighbours of both spaces.",
        .parameters = {Neighbors(kUpToRows),
                       Choice("pairing", {"rank", "identity"},
                              "Which rows are paired: the r-th neighbour of both spaces, as the "
@@ -155,7 +167,8 @@ std::vector<MeasureInfo> LocalMeasures() {
                              "image, as published.")},
        .outputs = {{"procrustes", "", kNotNegative, "0"}},
        .reference = "Goldberg and Ritov: Local Procrustes for manifold embedding, Machine Learning "
-                    "77, 2009"},
+                    "77, 2009",
+       .implemented = true},
   };
 }
 
@@ -183,6 +196,12 @@ std::vector<ParameterInfo> ClusteringParameters() {
             ParameterRule::kNotNegative},
            clustering, "kmeans")};
   for (ParameterInfo& random : Random("kmeans.", "0", "RandomState(seed)")) {
+    if (random.name == "kmeans.random.generator") {
+      random.description =
+          "Whichever is named, random numbers come from Philox 4x32-10: the k-means of "
+          "scikit-learn "
+          "is not reproduced draw for draw.";
+    }
     parameters.push_back(When(std::move(random), clustering, "kmeans"));
   }
   parameters.push_back(When({"dbscan.eps", kReal, "0.5", "0 < eps", "Radius of a neighbourhood.",
@@ -276,7 +295,12 @@ std::vector<MeasureInfo> ClusterMeasures() {
        .implemented = true},
       {.id = "internal_validation_measure",
        .alias = "ivm",
-       .description = "Clustering validity of the labels in the projection.",
+       .description =
+           "Validity of the classes as clusters of the projection, by the definitions of "
+           "scikit-learn: silhouette (0 for a row alone in its class), Calinski-Harabasz (1 "
+           "without "
+           "dispersion within classes) or Davies-Bouldin (0 where all classes or all centroids "
+           "coincide to 1e-8). Only the score of the chosen measure is returned.",
        .parameters = {Choice("measure", {"silhouette", "calinski_harabasz", "davies_bouldin"},
                              "The validity index, by scikit-learn's definition."),
                       Arithmetic()},
@@ -285,17 +309,26 @@ std::vector<MeasureInfo> ClusterMeasures() {
                    {"davies_bouldin", "", kNotNegative, "0"}},
        .needs_labels = true,
        .needs_original = false,
-       .reference = "Joia et al.: Local affine multidimensional projection, IEEE TVCG 17, 2011"},
+       .reference = "Joia et al.: Local affine multidimensional projection, IEEE TVCG 17, 2011",
+       .implemented = true},
       {.id = "clustering_and_external_validation_measure",
        .alias = "c_evm",
-       .description = "Agreement of the labels with a clustering of the projection.",
+       .description =
+           "Agreement of the labels with a clustering of the projection: adjusted Rand index, "
+           "adjusted or normalised mutual information (mean of entropies) or V-measure. dbscan "
+           "gives "
+           "the labels of scikit-learn. k-means is our own, with scikit-learn's definition and "
+           "defaults but other random numbers, whichever generator is named: scores agree with the "
+           "reference (zadu) where the best clustering is clear. Clusters are found in float64 "
+           "whatever arithmetic says.",
        .parameters = ClusteringParameters(),
        .outputs = {{"{clustering}_{measure}", "", "[-1, 1]", "1"}},
        .needs_labels = true,
        .needs_original = false,
        .reference =
            "Xiang et al.: A comparison for dimensionality reduction methods of single-cell "
-           "RNA-seq data, Frontiers in Genetics 12, 2021"},
+           "RNA-seq data, Frontiers in Genetics 12, 2021",
+       .implemented = true},
       {.id = "label_trustworthiness_and_continuity",
        .alias = "l_tnc",
        .description =
@@ -371,11 +404,17 @@ std::vector<MeasureInfo> GlobalMeasures() {
        .implemented = true},
       {.id = "topographic_product",
        .alias = "topo",
-       .description = "Mean log ratio of neighbour distances of both spaces.",
+       .description =
+           "Mean logarithm of the ratios of distances to the neighbours of both spaces, in both "
+           "spaces. Not defined if a row coincides with one of its k neighbours in either space; "
+           "neighbours beyond k never matter, while in the reference implementation (zadu) those "
+           "of "
+           "the largest k of a run do.",
        .parameters = {Neighbors(kUpToRows)},
        .outputs = {{"topographic_product", "", "(-inf, inf)", "0"}},
        .reference = "Bauer and Pawelzik: Quantifying the neighborhood preservation of "
-                    "self-organizing feature maps, IEEE TNN 3, 1992"},
+                    "self-organizing feature maps, IEEE TNN 3, 1992",
+       .implemented = true},
       {.id = "pearson_r",
        .alias = "pr",
        .description = "Pearson correlation of the distances of all pairs.",
@@ -392,8 +431,12 @@ std::vector<MeasureInfo> GlobalMeasures() {
        .implemented = true},
       {.id = "gap_index",
        .alias = "gi",
-       .description = "Change of the relative areas of the triangles of the projection's Delaunay "
-                      "triangulation.",
+       .description =
+           "Change of the relative areas of the triangles of the projection's Delaunay "
+           "triangulation, weighted by the larger area. Needs two columns. The triangulation is "
+           "Qhull's, so the split of points on one circle is that of SciPy; rows that coincide in "
+           "the projection with another one are left out. Distances in the data set may follow any "
+           "of the metrics whose triangles satisfy the triangle inequality.",
        .parameters = {Choice("metric", GapMetrics(),
                              "Distance in the original space, by the names of "
                              "scipy.spatial.distance."),
@@ -403,7 +446,11 @@ std::vector<MeasureInfo> GlobalMeasures() {
                       When({"precomputed_handle", kString, "", "datasets/{sha256}",
                             "The stored n x n matrix of distances; empty: the data set is it."},
                            "metric", "precomputed")},
-       .outputs = {{"gap_index", "", kUnit, "0"}}},
+       .outputs = {{"gap_index", "", kUnit, "0"}},
+       .reference =
+           "Ros, Arleo and Paulovich: Measuring distortion in the empty regions of "
+           "dimensionality reduction scatterplots with the gap index, arXiv 2607.28324, 2026",
+       .implemented = true},
   };
 }
 

@@ -167,6 +167,7 @@ struct Session::Impl {
   absl::Status BindPrecomputed();
   // Of the original side alone; the threads are the call's.
   MetricInput Input(const Parallel& parallel) const;
+  tenon_matrix PrecomputedOf(const MeasureSpec& spec) const;
   absl::StatusOr<MeasureScores> EvaluateSpec(const MeasureSpec& spec, MetricInput& input) const;
 };
 
@@ -229,13 +230,19 @@ absl::Status Session::Impl::BindPrecomputed() {
   return absl::OkStatus();
 }
 
+// The distances that `spec` names; `data` is null without any.
+tenon_matrix Session::Impl::PrecomputedOf(const MeasureSpec& spec) const {
+  tenon_matrix matrix = {};
+  if (spec.Has("precomputed_handle") && !spec.Text("precomputed_handle").empty()) {
+    matrix = MatrixOf(options, false, options.rows);
+    matrix.data = precomputed.at(spec.Text("precomputed_handle")).buffer.data();
+  }
+  return matrix;
+}
+
 absl::StatusOr<MeasureScores> Session::Impl::EvaluateSpec(const MeasureSpec& spec,
                                                           MetricInput& input) const {
-  input.precomputed = {};
-  if (spec.Has("precomputed_handle") && !spec.Text("precomputed_handle").empty()) {
-    input.precomputed = MatrixOf(options, false, options.rows);
-    input.precomputed.data = precomputed.at(spec.Text("precomputed_handle")).buffer.data();
-  }
+  input.precomputed = PrecomputedOf(spec);
   TENON_ASSIGN_OR_RETURN(MeasureScores scores, Evaluate(spec, input));
   const std::string seed = SeedName(spec);
   if (!seed.empty()) scores.seed = static_cast<uint64_t>(spec.Integer(seed));
@@ -255,8 +262,14 @@ absl::Status Session::Impl::BindOriginal(const Tensor& matrix, const CancelToken
   Report(set, *provider, statistics, false, original_info);
   original_resources = std::move(set);
   const Parallel parallel(plan.threads, FlagOf(cancel));
-  const MetricInput input = Input(parallel);
-  for (const MeasureSpec& spec : specs) TENON_RETURN_IF_ERROR(CheckOriginalSide(spec, input));
+  MetricInput input = Input(parallel);
+  for (const MeasureSpec& spec : specs) {
+    input.precomputed = PrecomputedOf(spec);
+    const absl::Status status = CheckOriginalSide(spec, input);
+    // The token knows why the work stopped.
+    if (cancel != nullptr) TENON_RETURN_IF_ERROR(cancel->Check());
+    TENON_RETURN_IF_ERROR(status);
+  }
   if (!plan.needs_points) original.buffer.Reset();
   original_info.total_seconds = SecondsSince(start);
   bound = true;
