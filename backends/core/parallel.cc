@@ -14,6 +14,10 @@
 
 namespace tenon {
 
+Parallel Parallel::Limited(int64_t threads) const {
+  return Parallel(static_cast<int>(std::min(threads, int64_t{threads_})), cancel_);
+}
+
 absl::Status Parallel::CheckCancelled() const {
   if (!IsCancelled(cancel_)) return absl::OkStatus();
   return Error(Reason::kClientCancelled, "the request was cancelled while it was running");

@@ -22,6 +22,7 @@ struct MetricShape {
   int64_t original_columns = 0;
   int64_t embedded_columns = 0;
   int threads = 1;
+  bool return_local = false;
 };
 
 // Functions that are null do nothing or need nothing.
@@ -43,6 +44,7 @@ struct Metric {
 // The rooms of the table.
 std::span<const Metric> NeighborMetrics();
 std::span<const Metric> PairMetrics();
+std::span<const Metric> ClusterWalkMetrics();
 std::span<const Metric> LabelMetrics();
 std::span<const Metric> AngleMetrics();
 std::span<const Metric> ValidationMetrics();

@@ -8,7 +8,7 @@ const Metric& MetricOf(const MeasureSpec& spec) {
   static const std::vector<Metric>* const metrics = [] {
     auto* all = new std::vector<Metric>;
     for (const auto room : {NeighborMetrics(), PairMetrics(), GeometryMetrics(), LabelMetrics(),
-                            AngleMetrics(), ValidationMetrics()}) {
+                            AngleMetrics(), ValidationMetrics(), ClusterWalkMetrics()}) {
       all->insert(all->end(), room.begin(), room.end());
     }
     return all;

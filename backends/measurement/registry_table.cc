@@ -235,7 +235,22 @@ std::vector<MeasureInfo> ClusterMeasures() {
   return {
       {.id = "steadiness_cohesiveness",
        .alias = "snc",
-       .description = "Distortion of relations between clusters, found by random walks.",
+       .description =
+           "Distortion of the relations between clusters. A walk in one space, drawn by the "
+           "similarity of neighbours, is split into clusters in the other one. Every pair of "
+           "clusters that is less similar there than in the walked space lowers the score "
+           "(steadiness: walks in the projection; cohesiveness: walks in the data set), by the "
+           "change of 1 / (mean similarity + alpha) over the largest change of two points, "
+           "weighted "
+           "by the product of the sizes. Similarities count shared neighbours by rank and are "
+           "divided by the largest one of the space. Generator numpy reproduces the reference "
+           "(zadu "
+           "with hdbscan 0.8.37) for strategy dbscan: its draws, its order of members and its "
+           "HDBSCAN, which links members without shared neighbours in the order they are reached. "
+           "Generator counter takes members in ascending order and links along the minimum "
+           "spanning "
+           "tree, as later releases of hdbscan do; where many members share no neighbours both can "
+           "differ much. k-means is the service's own and agrees with the reference's over seeds.",
        .parameters = Join(
            {{"iteration", kInteger, "150", "1 <= iteration", "Random walks per direction.",
              ParameterRule::kAtLeastOne},
@@ -262,7 +277,8 @@ std::vector<MeasureInfo> ClusterMeasures() {
                    {"cohesiveness", "local_cohesiveness", kUnit, "1"}},
        .deterministic = false,
        .reference = "Jeon et al.: Measuring and explaining the inter-cluster reliability of "
-                    "multidimensional projections, IEEE TVCG 28, 2022"},
+                    "multidimensional projections, IEEE TVCG 28, 2022",
+       .implemented = true},
       {.id = "distance_consistency",
        .alias = "dsc",
        .description = "Share of points whose nearest class centroid in the projection is their "

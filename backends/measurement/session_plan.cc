@@ -168,7 +168,7 @@ absl::StatusOr<Working> WorkingBytes(const std::vector<ResourceKey>& keys, int64
 int64_t LargestMetricWorking(const std::vector<MeasureSpec>& specs, const SessionOptions& options,
                              const SessionPlan& plan) {
   const MetricShape shape = {options.rows, options.original_columns, options.max_embedded_columns,
-                             plan.threads};
+                             plan.threads, options.return_local};
   int64_t largest = 0;
   for (const MeasureSpec& spec : specs) {
     largest = std::max(largest, MetricWorkingBytes(spec, shape));

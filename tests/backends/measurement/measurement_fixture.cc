@@ -36,10 +36,19 @@ measurement::ParameterValue ValueOf(const nlohmann::json& value) {
   return value.get<std::string>();
 }
 
+// "5-means" is k-means with 5 clusters.
+void AddStrategy(const std::string& strategy, measurement::RawSpec& spec) {
+  const size_t dash = strategy.find("-means");
+  if (dash != std::string::npos) {
+    spec.parameters["cluster_count"] = int64_t{std::stoll(strategy.substr(0, dash))};
+  }
+  spec.parameters["clustering_strategy"] = dash == std::string::npos ? strategy : "kmeans";
+}
+
 // Adds a parameter of the recorded program under the name that it has here.
 void AddParameter(const std::string& name, const nlohmann::json& value,
                   const nlohmann::json& parameters, measurement::RawSpec& spec) {
-  if (name == "random_seed") {
+  if (name == "random_seed" || name == "random_state") {
     spec.parameters["random.generator"] = "numpy";
     spec.parameters["random.seed"] = ValueOf(value);
   } else if (name == "clustering_args") {
@@ -47,6 +56,10 @@ void AddParameter(const std::string& name, const nlohmann::json& value,
     for (const auto& [inner, argument] : value.items()) {
       spec.parameters[prefix + inner] = ValueOf(argument);
     }
+  } else if (name == "n_jobs") {
+    spec.parameters["workers"] = ValueOf(value);
+  } else if (name == "clustering_strategy") {
+    AddStrategy(value.get<std::string>(), spec);
   } else {
     spec.parameters[name] = ValueOf(value);
   }
