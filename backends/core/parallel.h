@@ -17,13 +17,8 @@ class Parallel {
 
   int threads() const { return threads_; }
 
-<<<<<<< HEAD
-  // The same on one thread.
-  Parallel Serial() const { return Parallel(1, cancel_); }
-=======
   // The same with at most `threads` (>= 1) threads.
   Parallel Limited(int64_t threads) const;
->>>>>>> snc
 
   // CLIENT_CANCELLED once the flag is set.
   absl::Status CheckCancelled() const;

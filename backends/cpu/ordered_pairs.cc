@@ -263,7 +263,7 @@ absl::Status OrderedPairs::FitExternally(const Parallel& parallel,
   statistics.min_original = statistics.min_embedded = std::numeric_limits<double>::infinity();
   statistics.max_original = statistics.max_embedded = 0;
   TENON_RETURN_IF_ERROR(
-      by_original_->VisitTies(parallel.Serial(), [&](int, int64_t, const PairRecord<double>* ties,
+      by_original_->VisitTies(parallel.Limited(1), [&](int, int64_t, const PairRecord<double>* ties,
                                                      int64_t count, int64_t first, int64_t last) {
         const double original = DistanceOfKey(ties[0].key);
         statistics.min_original = std::min(statistics.min_original, original);
