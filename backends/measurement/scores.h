@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+
 namespace tenon::measurement {
 
 // The scores of one projection by one specification.
@@ -16,6 +18,7 @@ struct MeasureScores {
   std::map<std::string, double> scores;                     // by output key
   std::map<std::string, std::vector<double>> local_scores;  // by local key, n values each
   std::optional<uint64_t> seed;                             // of what was drawn at random
+  absl::Status error;  // why there are no scores; only where failed measures are skipped
 };
 
 }  // namespace tenon::measurement

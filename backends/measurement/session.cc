@@ -356,7 +356,7 @@ Session::~Session() = default;
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Prepare(
     const std::vector<RawSpec>& specs, const SessionOptions& options, Labels labels,
-    std::shared_ptr<plugin::Provider> provider) {
+    std::shared_ptr<plugin::Provider> provider, std::shared_ptr<plugin::Provider> fallback) {
   if (options.rows < 2) {
     return Error(Reason::kTooFewRows,
                  absl::StrCat("the data set has ", options.rows, " rows, at least 2 are needed"))
@@ -377,6 +377,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Prepare(
     TENON_ASSIGN_OR_RETURN(impl->plan, PlanSession(impl->specs, options, *provider));
     impl->options = options;
     impl->provider = std::move(provider);
+    (void)fallback;
     return std::unique_ptr<Session>(new Session(std::move(impl)));
   } catch (const std::bad_alloc&) {
     return Error(Reason::kExceedsMemoryBudget, kOutOfMemory);
@@ -386,6 +387,9 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Prepare(
 const std::vector<MeasureSpec>& Session::specs() const { return impl_->specs; }
 int64_t Session::planned_peak_bytes() const { return impl_->plan.Peak(); }
 int64_t Session::original_bytes() const { return impl_->plan.Original(); }
+int64_t Session::planned_temporary_bytes() const { return 0; }
+std::vector<RunInfo::Resource> Session::planned_original() const { return {}; }
+std::vector<RunInfo::Resource> Session::planned_projection() const { return {}; }
 int Session::in_flight() const { return impl_->plan.in_flight; }
 std::string Session::in_flight_limit() const { return impl_->plan.in_flight_limit; }
 const RunInfo& Session::original_info() const { return impl_->original_info; }

@@ -19,11 +19,19 @@
 #include "backends/core/cancel.h"
 #include "backends/core/tensor.h"
 #include "backends/measurement/labels.h"
+#include "backends/measurement/original_side.h"
 #include "backends/measurement/registry.h"
 #include "backends/measurement/scores.h"
 #include "backends/plugin/provider.h"
 
 namespace tenon::measurement {
+
+// How pairs are put in order for the measures that need it.
+enum class PairOrdering {
+  kAuto,      // in memory where the budget allows, else in files where there is a temporary budget
+  kMemory,    // in memory only
+  kExternal,  // in files
+};
 
 struct SessionOptions {
   int64_t rows = 0;                  // n
@@ -35,21 +43,41 @@ struct SessionOptions {
   int64_t memory_budget_bytes = 0;  // 0: none
   int in_flight = 0;                // wanted; 0: the session's choice
   int threads = 0;                  // 0: all the process may use
+  PairOrdering pair_ordering = PairOrdering::kAuto;
+  int64_t temporary_budget_bytes = 0;    // of files; 0: none are made
+  std::string temporary_directory = {};  // an existing folder; needed with a temporary budget
+  // How many projections the caller expects, 0: unknown. With many of them tables of the original
+  // space pay that one would not build.
+  int64_t expected_projections = 0;
+  // A measure that fails on a valid projection leaves its error in the place of its scores, and the
+  // others are scored. False: it fails the projection.
+  bool skip_failed_measures = false;
+  // What other sessions built from this data set, and where this one leaves what it builds; null:
+  // nothing is shared. Must be of the data set that will be bound.
+  std::shared_ptr<OriginalSide> warm = {};
   // Stored n x n distances that specifications name by handle ("precomputed_handle").
   std::map<std::string, std::shared_ptr<const Tensor>> precomputed = {};
 };
 
-// What scoring one projection cost.
+// What scoring one projection cost, or building the original side.
 struct RunInfo {
   double resource_seconds = 0;
   double metric_seconds = 0;
   double total_seconds = 0;
   struct Resource {
     std::string kind, space, provider, fallback_reason;
-    int64_t k = 0, bytes = 0, block_rows = 0;
+    std::string algorithm;  // how it is built: "selection", "counting", "lookup", "buckets", ...
+    int64_t k = 0, bytes = 0, block_rows = 0, block_count = 0;
+    int64_t working_bytes = 0;  // of the pass that built it, with all that it built
+    double parameter = 0;       // sigma of densities; else 0
     double build_seconds = 0;
     bool reused = false;
+    std::vector<int> consumers;  // positions of specifications, ascending
+    // Orders of pairs.
+    std::string pair_strategy;  // "memory", "external"; empty for other kinds
+    int64_t temporary_bytes = 0, sorted_runs = 0, isotonic_blocks = 0;
   };
+  int64_t temporary_peak_bytes = 0;  // of files
   std::vector<Resource> resources;
   std::vector<double> spec_seconds;  // one per specification
 };
@@ -62,20 +90,28 @@ struct ProjectionScores {
 class Session {
  public:
   // Errors: those of CheckSpecs; TOO_FEW_ROWS; LABELS_REQUIRED; SHAPE_MISMATCH (labels' count);
-  // UNSUPPORTED_BY_PROVIDER; EXCEEDS_MEMORY_BUDGET naming the budget and what is needed. Seeds that
-  // were not given are drawn here; specs() has them.
+  // UNSUPPORTED_BY_PROVIDER; EXCEEDS_MEMORY_BUDGET and EXCEEDS_TEMPORARY_BUDGET naming the budget
+  // and what is needed. Seeds that were not given are drawn here; specs() has them. `fallback`
+  // builds what `provider` does not; null: that is an error.
   static absl::StatusOr<std::unique_ptr<Session>> Prepare(
       const std::vector<RawSpec>& specs, const SessionOptions& options, Labels labels,
-      std::shared_ptr<plugin::Provider> provider);
+      std::shared_ptr<plugin::Provider> provider,
+      std::shared_ptr<plugin::Provider> fallback = nullptr);
   ~Session();
 
   const std::vector<MeasureSpec>& specs() const;
   // With in_flight() projections of max_embedded_columns. Wider ones take more, in all never more
   // than the budget.
   int64_t planned_peak_bytes() const;
-  int64_t original_bytes() const;        // kept for the original side
-  int in_flight() const;                 // projections at once
-  std::string in_flight_limit() const;   // what limited it: "requested", "memory", "threads"
+  int64_t original_bytes() const;           // kept for the original side
+  int64_t planned_temporary_bytes() const;  // files of all projections in flight
+  int in_flight() const;                    // projections at once
+  // What limited it: "requested", "memory", "threads", "temporary".
+  std::string in_flight_limit() const;
+  // Planned resources of the original space (those there already marked as reused) and of each
+  // projection; build seconds are 0.
+  std::vector<RunInfo::Resource> planned_original() const;
+  std::vector<RunInfo::Resource> planned_projection() const;
   const RunInfo& original_info() const;  // after BindOriginal
 
   // `original` is n x d of any real type and is copied (widened to the compute type); non-finite
