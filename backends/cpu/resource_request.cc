@@ -67,11 +67,15 @@ void AddOutput(const tenon_resource& output, ResourceWork& work) {
     case TENON_RESOURCE_SELECTED_RANKS:
       work.selected_ranks.push_back(output);
       work.ranks_k = std::max(work.ranks_k, output.key.k);
-      work.original.needed = work.embedded.needed = true;
+      work.embedded.needed = true;
+      break;
+    case TENON_RESOURCE_RANK_TABLE:
+      work.rank_tables.push_back(output);
+      work.original.needed = true;
       break;
     case TENON_RESOURCE_PAIR_STATISTICS:
       work.pair_statistics.push_back(output);
-      work.original.needed = work.embedded.needed = true;
+      work.embedded.needed = true;
       break;
     case TENON_RESOURCE_PAIR_ORDER:
       work.pair_orders.push_back(output);
@@ -89,16 +93,20 @@ void AddOutput(const tenon_resource& output, ResourceWork& work) {
   }
 }
 
-void FindAvailable(const tenon_resource_request& request, ResourceWork& work) {
+// Plans are made before the memory is there.
+void FindAvailable(const tenon_resource_request& request, bool for_building, ResourceWork& work) {
   for (int32_t r = 0; r < request.n_available; ++r) {
     const tenon_resource& resource = request.available[r];
-    if (resource.key.space != TENON_RESOURCE_ORIGINAL || resource.data == nullptr) continue;
+    if (resource.key.space != TENON_RESOURCE_ORIGINAL) continue;
+    if (for_building && resource.data == nullptr) continue;
     const auto bytes = measurement::ResourceBytes(resource.key, work.rows);
     if (!bytes.ok() || *bytes != resource.bytes) continue;
     if (resource.key.kind == TENON_RESOURCE_PAIR_ORDER) {
       (resource.key.parameter == measurement::kRankOrder ? work.available_ranks
                                                          : work.available_positions) = &resource;
     }
+    if (resource.key.kind == TENON_RESOURCE_RANK_TABLE) work.available_table = &resource;
+    if (resource.key.kind == TENON_RESOURCE_CONDENSED) work.available_condensed = &resource;
     if (resource.key.kind == TENON_RESOURCE_KNN && resource.key.k >= work.ranks_k) {
       work.available_neighbors = &resource;
     }
@@ -116,7 +124,9 @@ absl::StatusOr<ResourceWork> CheckRequest(const tenon_resource_request& request,
     TENON_RETURN_IF_ERROR(CheckOutput(request.outputs[o], work.rows, for_building));
     AddOutput(request.outputs[o], work);
   }
-  FindAvailable(request, work);
+  FindAvailable(request, for_building, work);
+  // Without the neighbours that are looked up in the embedded space, rows are needed all the same.
+  if (work.available_neighbors == nullptr) work.available_table = nullptr;
   work.temporary_directory = request.temporary_directory;
   work.temporary_bytes = request.temporary_bytes;
   const bool lacks_order = (!work.rank_correlations.empty() && work.available_ranks == nullptr) ||
@@ -126,6 +136,8 @@ absl::StatusOr<ResourceWork> CheckRequest(const tenon_resource_request& request,
     return Error(Reason::kBadParameter, "the pair order of the original space is missing");
   }
   work.original.needed |= work.is_external;
+  work.original.needed |= !work.selected_ranks.empty() && work.available_table == nullptr;
+  work.original.needed |= !work.pair_statistics.empty() && work.available_condensed == nullptr;
   work.original.points = request.original;
   work.embedded.points = request.embedded;
   if (work.original.needed) {

@@ -26,11 +26,13 @@ struct SpaceOutputs {
 struct ResourceWork {
   int64_t rows = 0;
   SpaceOutputs original, embedded;
-  std::vector<tenon_resource> selected_ranks, pair_statistics, pair_orders, rank_correlations,
-      isotonic_fits;
+  std::vector<tenon_resource> rank_tables, selected_ranks, pair_statistics, pair_orders,
+      rank_correlations, isotonic_fits;
   int64_t ranks_k = 0;                                  // the largest k of `selected_ranks`
   const tenon_resource* available_ranks = nullptr;      // PAIR_ORDER of the original space
   const tenon_resource* available_positions = nullptr;  // the same, kPositionOrder
+  const tenon_resource* available_table = nullptr;      // RANK_TABLE, if it has what ranks need
+  const tenon_resource* available_condensed = nullptr;  // CONDENSED of the original space
   const tenon_resource* available_neighbors = nullptr;  // KNN of the original space, k >= ranks_k
 
   const char* temporary_directory = nullptr;  // null: no files
@@ -38,9 +40,12 @@ struct ResourceWork {
   bool is_external = false;  // orders of pairs are made in files
 
   int64_t pairs() const { return measurement::PairCount(rows); }
-  bool FullRows(const SpaceOutputs& space) const {
-    return space.FullRows() || !selected_ranks.empty();
+  // Whether rows of all columns are read, not only those right of the diagonal.
+  bool FullOriginalRows() const {
+    return original.FullRows() || !rank_tables.empty() ||
+           (!selected_ranks.empty() && available_table == nullptr);
   }
+  bool FullEmbeddedRows() const { return embedded.FullRows() || !selected_ranks.empty(); }
 };
 
 // Sorts the outputs of `request`. With `for_building` data pointers and sizes are checked too.

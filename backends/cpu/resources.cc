@@ -51,7 +51,8 @@ struct ThreadScratch {
   double* embedded;
   CandidateScratch candidates;
   RankScratch ranks;
-  int32_t* lists;  // 3 * LargestK
+  int32_t* lists;                 // 3 * LargestK
+  PairRecord<uint32_t>* records;  // 2 * rows, for rank tables
   int slot;
 
   static int64_t LargestK(const ResourceWork& work) {
@@ -60,10 +61,15 @@ struct ThreadScratch {
   static int64_t RowsBytes(const ResourceWork& work, int64_t block_rows) {
     return block_rows * PaddedRows(work.rows) * int64_t{sizeof(double)};
   }
+  static int64_t RecordsBytes(const ResourceWork& work) {
+    if (work.rank_tables.empty()) return 0;
+    return 2 * work.rows * static_cast<int64_t>(sizeof(PairRecord<uint32_t>));
+  }
   static int64_t Bytes(const ResourceWork& work, int64_t block_rows) {
     const int64_t k = LargestK(work);
     const int64_t candidates = CandidateCapacity(k) * int64_t{sizeof(Neighbor) + sizeof(int32_t)};
-    return AlignUp(2 * RowsBytes(work, block_rows) + candidates + 4 * k * 8 + 4 * k * 4);
+    return AlignUp(2 * RowsBytes(work, block_rows) + candidates + 4 * k * 8 + 4 * k * 4 +
+                   RecordsBytes(work));
   }
   static ThreadScratch At(std::byte* memory, const ResourceWork& work, int64_t block_rows) {
     ThreadScratch scratch;
@@ -77,6 +83,7 @@ struct ThreadScratch {
     scratch.candidates.found = reinterpret_cast<int32_t*>(scratch.ranks.counts + k);
     scratch.ranks.order = scratch.candidates.found + capacity;
     scratch.lists = scratch.ranks.order + k;
+    scratch.records = reinterpret_cast<PairRecord<uint32_t>*>(scratch.lists + 3 * k);
     return scratch;
   }
 };
@@ -164,11 +171,14 @@ class Builder {
   absl::Status TakeMemory();
   absl::Status ForEachRow(const Rows& rows, const RowBody& body);
   absl::Status FirstPass();
+  // The original half of the pairs of a row, which may be consumed.
+  PairRow OriginalPairs(int64_t i, double* row) const;
   // Consumes the row.
   PairRow RowOfPairs(const SpaceState& state, int64_t i, double* row) const;
   void TakeNeighbors(int64_t i, const SpaceOutputs& space, const SpaceState& state, double* row,
                      const ThreadScratch& scratch, int64_t k, int32_t* nearest) const;
   void TakeRanks(int64_t i, double* original, double* embedded, const ThreadScratch& scratch) const;
+  void TakeRankTable(int64_t i, const double* original, const ThreadScratch& scratch) const;
   void TakeRow(int64_t i, const SpaceOutputs& space, SpaceState& state, const double* row) const;
   absl::Status FinishPairStatistics();
   absl::StatusOr<double> ScaledResidual(const PairStatistics& sums);
@@ -230,23 +240,26 @@ absl::Status Builder::ForEachRow(const Rows& rows, const RowBody& body) {
 }
 
 absl::Status Builder::FirstPass() {
-  const Rows rows{work_.original.needed, work_.embedded.needed, work_.FullRows(work_.original),
-                  work_.FullRows(work_.embedded)};
+  const Rows rows{work_.original.needed, work_.embedded.needed, work_.FullOriginalRows(),
+                  work_.FullEmbeddedRows()};
   return ForEachRow(
       rows, [this](int64_t i, double* original, double* embedded, const ThreadScratch& scratch) {
         const int64_t list = ThreadScratch::LargestK(work_);
         const bool own_original = work_.available_neighbors == nullptr;
-        TakeNeighbors(i, work_.original, original_, original, scratch,
-                      own_original ? work_.ranks_k : 0, scratch.lists);
+        if (original != nullptr) {
+          TakeNeighbors(i, work_.original, original_, original, scratch,
+                        own_original ? work_.ranks_k : 0, scratch.lists);
+        }
         TakeNeighbors(i, work_.embedded, embedded_, embedded, scratch, work_.ranks_k,
                       scratch.lists + list);
         if (work_.ranks_k > 0) TakeRanks(i, original, embedded, scratch);
+        if (!work_.rank_tables.empty()) TakeRankTable(i, original, scratch);
         if (original != nullptr) TakeRow(i, work_.original, original_, original);
         if (embedded != nullptr) TakeRow(i, work_.embedded, embedded_, embedded);
         if (ordered_.has_value()) ordered_->TakeRow(scratch.slot, i, original, embedded);
         if (!row_sums_.empty()) {
-          row_sums_[i] = PairSums(RowOfPairs(original_, i, original),
-                                  RowOfPairs(embedded_, i, embedded), work_.rows - i - 1);
+          row_sums_[i] = PairSums(OriginalPairs(i, original), RowOfPairs(embedded_, i, embedded),
+                                  work_.rows - i - 1);
         }
       });
 }
@@ -256,6 +269,13 @@ PairRow Builder::RowOfPairs(const SpaceState& state, int64_t i, double* row) con
   // Only double roots are taken on the way.
   if (kind == KeyKind::kSquareSingle) KeysToDistances(kind, row + i + 1, work_.rows - i - 1);
   return {row + i + 1, kind == KeyKind::kSquare};
+}
+
+PairRow Builder::OriginalPairs(int64_t i, double* row) const {
+  if (work_.available_condensed == nullptr) return RowOfPairs(original_, i, row);
+  return {static_cast<const double*>(work_.available_condensed->data) +
+              measurement::PairOffset(work_.rows, i),
+          false};
 }
 
 void Builder::TakeNeighbors(int64_t i, const SpaceOutputs& space, const SpaceState& state,
@@ -285,10 +305,24 @@ void Builder::TakeRanks(int64_t i, double* original, double* embedded,
       std::copy_n(ranks, output.key.k, static_cast<int32_t*>(output.data) + offset);
     }
   };
-  RanksInRow(original_.packed->kind(), original, n, i, embedded_nearest, k, scratch.ranks, ranks);
+  if (work_.available_table != nullptr) {
+    const auto* table = static_cast<const uint16_t*>(work_.available_table->data) + i * n;
+    for (int64_t r = 0; r < k; ++r) ranks[r] = table[embedded_nearest[r]];
+  } else {
+    RanksInRow(original_.packed->kind(), original, n, i, embedded_nearest, k, scratch.ranks, ranks);
+  }
   store(0);
   RanksInRow(embedded_.packed->kind(), embedded, n, i, original_nearest, k, scratch.ranks, ranks);
   store(1);
+}
+
+void Builder::TakeRankTable(int64_t i, const double* original, const ThreadScratch& scratch) const {
+  auto* table = static_cast<uint16_t*>(work_.rank_tables.front().data) + i * work_.rows;
+  RankAll(original_.packed->kind(), original, work_.rows, i, scratch.records, table);
+  for (const tenon_resource& other : work_.rank_tables) {
+    auto* copy = static_cast<uint16_t*>(other.data) + i * work_.rows;
+    if (copy != table) std::copy_n(table, work_.rows, copy);
+  }
 }
 
 void Builder::TakeRow(int64_t i, const SpaceOutputs& space, SpaceState& state,
@@ -332,13 +366,12 @@ absl::StatusOr<double> Builder::ScaledResidual(const PairStatistics& sums) {
   // The expansion above keeps at least half of the digits; nearer to zero it would be noise.
   constexpr double kHalfOfTheDigits = 1.4901161193847656e-08;
   if (residual > kHalfOfTheDigits * sums.sum_original_squared) return residual;
-  const Rows rows{true, true, false, false};
-  TENON_RETURN_IF_ERROR(
-      ForEachRow(rows, [&](int64_t i, double* original, double* embedded, const ThreadScratch&) {
-        row_sums_[i].scaled_residual =
-            cpu::ScaledResidual(RowOfPairs(original_, i, original),
-                                RowOfPairs(embedded_, i, embedded), work_.rows - i - 1, scale);
-      }));
+  const Rows rows{work_.available_condensed == nullptr, true, false, false};
+  TENON_RETURN_IF_ERROR(ForEachRow(rows, [&](int64_t i, double* original, double* embedded,
+                                             const ThreadScratch&) {
+    row_sums_[i].scaled_residual = cpu::ScaledResidual(
+        OriginalPairs(i, original), RowOfPairs(embedded_, i, embedded), work_.rows - i - 1, scale);
+  }));
   CompensatedSum total;
   for (const PairStatistics& row : row_sums_) total.Add(row.scaled_residual);
   return total.Value();
@@ -382,7 +415,8 @@ absl::Status Builder::FinishDensities(const SpaceOutputs& space, const SpaceStat
 uint32_t ResourceKinds() {
   return 1u << TENON_RESOURCE_KNN | 1u << TENON_RESOURCE_DENSITY | 1u << TENON_RESOURCE_PAIR_ORDER |
          1u << TENON_RESOURCE_CONDENSED | 1u << TENON_RESOURCE_PAIR_STATISTICS |
-         1u << TENON_RESOURCE_ORDERED_PAIR_STATISTICS | 1u << TENON_RESOURCE_SELECTED_RANKS;
+         1u << TENON_RESOURCE_ORDERED_PAIR_STATISTICS | 1u << TENON_RESOURCE_SELECTED_RANKS |
+         1u << TENON_RESOURCE_RANK_TABLE;
 }
 
 absl::StatusOr<int64_t> ResourceWorkingMemory(const tenon_resource_request& request,

@@ -80,17 +80,38 @@ std::vector<int32_t> RankTable(const std::vector<int32_t>& order) {
   return ranks;
 }
 
+// As SortedNeighbors, from the points or from the ranks of an earlier request.
+std::vector<int32_t> OriginalNeighbors(const ResourceWork& work, int64_t i) {
+  if (work.available_table == nullptr) return SortedNeighbors(work.original.points, i);
+  const auto* ranks = static_cast<const uint16_t*>(work.available_table->data) + i * work.rows;
+  std::vector<int32_t> order(work.rows - 1);
+  for (int64_t j = 0; j < work.rows; ++j) {
+    if (j != i) order[ranks[j] - 1] = static_cast<int32_t>(j);
+  }
+  return order;
+}
+
 void FillSelectedRanks(const ResourceWork& work, const tenon_resource& output) {
   const int64_t k = output.key.k;
   int32_t* original_ranks = static_cast<int32_t*>(output.data);
   int32_t* embedded_ranks = original_ranks + work.rows * k;
   for (int64_t i = 0; i < work.rows; ++i) {
-    const auto original = SortedNeighbors(work.original.points, i);
+    const auto original = OriginalNeighbors(work, i);
     const auto embedded = SortedNeighbors(work.embedded.points, i);
     const auto original_table = RankTable(original), embedded_table = RankTable(embedded);
     for (int64_t r = 0; r < k; ++r) {
       original_ranks[i * k + r] = original_table[embedded[r]];
       embedded_ranks[i * k + r] = embedded_table[original[r]];
+    }
+  }
+}
+
+void FillRankTable(const ResourceWork& work, const tenon_resource& output) {
+  auto* table = static_cast<uint16_t*>(output.data);
+  for (int64_t i = 0; i < work.rows; ++i) {
+    const auto ranks = RankTable(SortedNeighbors(work.original.points, i));
+    for (int64_t j = 0; j < work.rows; ++j) {
+      table[i * work.rows + j] = static_cast<uint16_t>(j == i ? 0 : ranks[j]);
     }
   }
 }
@@ -109,8 +130,14 @@ double SumOver(const std::vector<double>& o, const std::vector<double>& e, const
   return sum.Value();
 }
 
+std::vector<double> OriginalPairs(const ResourceWork& work) {
+  if (work.available_condensed == nullptr) return AllPairs(work.original.points);
+  const auto* distances = static_cast<const double*>(work.available_condensed->data);
+  return std::vector<double>(distances, distances + work.pairs());
+}
+
 void FillPairStatistics(const ResourceWork& work, const tenon_resource& output) {
-  const std::vector<double> o = AllPairs(work.original.points), e = AllPairs(work.embedded.points);
+  const std::vector<double> o = OriginalPairs(work), e = AllPairs(work.embedded.points);
   PairStatistics s;
   s.count = static_cast<double>(o.size());
   s.sum_original_squared = SumOver(o, e, [](double a, double) { return a * a; });
@@ -299,6 +326,7 @@ absl::Status FillAll(const ResourceWork& work, const Parallel& cancel) {
   FillSpace(work.original);
   FillSpace(work.embedded);
   TENON_RETURN_IF_ERROR(cancel.CheckCancelled());
+  for (const auto& output : work.rank_tables) FillRankTable(work, output);
   for (const auto& output : work.selected_ranks) FillSelectedRanks(work, output);
   for (const auto& output : work.pair_statistics) FillPairStatistics(work, output);
   TENON_RETURN_IF_ERROR(cancel.CheckCancelled());

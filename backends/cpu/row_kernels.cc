@@ -115,4 +115,25 @@ void RanksInRow(KeyKind kind, double* row, int64_t n, int64_t self, const int32_
   for (int64_t t = 0; t < count; ++t) ranks[t] = static_cast<int32_t>(scratch.counts[t]);
 }
 
+void RankAll(KeyKind kind, const double* row, int64_t n, int64_t self,
+             PairRecord<uint32_t>* records, uint16_t* ranks) {
+  int64_t count = 0;
+  for (int64_t j = 0; j < n; ++j) {
+    if (j == self) continue;
+    records[count++] = {KeyOfDistance(DistanceOf(kind, row[j])), static_cast<uint32_t>(j)};
+  }
+  PairRecord<uint32_t>* sorted = SortRecords(records, records + n, count);
+  ranks[self] = 0;
+  for (int64_t first = 0; first < count;) {
+    int64_t last = first + 1;
+    while (last < count && sorted[last].key == sorted[first].key) ++last;
+    if (last - first > 1) {
+      std::sort(sorted + first, sorted + last,
+                [](const auto& a, const auto& b) { return a.payload < b.payload; });
+    }
+    for (int64_t p = first; p < last; ++p) ranks[sorted[p].payload] = static_cast<uint16_t>(p + 1);
+    first = last;
+  }
+}
+
 }  // namespace tenon::cpu

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backends/cpu/distance_key.h"
+#include "backends/cpu/pair_buckets.h"
 
 namespace tenon::cpu {
 
@@ -35,6 +36,11 @@ struct RankScratch {
 // `count` targets other than `self`. row[self] is overwritten while this runs and put back.
 void RanksInRow(KeyKind kind, double* row, int64_t n, int64_t self, const int32_t* targets,
                 int64_t count, const RankScratch& scratch, int32_t* ranks);
+
+// ranks[j] = rank of j in the row ordered by (distance, index) with `self` at rank 0, for all n <=
+// 65536 columns. `records` has room for 2 n.
+void RankAll(KeyKind kind, const double* row, int64_t n, int64_t self,
+             PairRecord<uint32_t>* records, uint16_t* ranks);
 
 }  // namespace tenon::cpu
 

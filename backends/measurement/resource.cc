@@ -37,6 +37,9 @@ absl::Status CheckKey(const ResourceKey& key, int64_t n) {
     case TENON_RESOURCE_CONDENSED:
       space_fits = IsOneSpace(key);
       break;
+    case TENON_RESOURCE_RANK_TABLE:
+      space_fits = key.space == TENON_RESOURCE_ORIGINAL;
+      break;
     case TENON_RESOURCE_PAIR_ORDER:
       if (key.parameter != kRankOrder && key.parameter != kPositionOrder) {
         return BadKey(key, "the parameter names no order");
@@ -104,6 +107,12 @@ absl::StatusOr<int64_t> ResourceBytes(const ResourceKey& key, int64_t n) {
     case TENON_RESOURCE_PAIR_ORDER:
       return int64_t{sizeof(PairOrderHeader)} + PairCount(n) * int64_t{sizeof(uint32_t)} +
              (key.parameter == kPositionOrder ? (PairCount(n) + 63) / 64 * 8 : 0);
+    case TENON_RESOURCE_RANK_TABLE:
+      if (n > kMaxPairOrderRows) {
+        return Error(Reason::kExceedsMemoryBudget,
+                     absl::StrCat("ranks of ", n, " rows do not fit in 16 bits"));
+      }
+      return n * n * int64_t{sizeof(uint16_t)};
     case TENON_RESOURCE_PAIR_STATISTICS:
       return int64_t{sizeof(PairStatistics)};
     case TENON_RESOURCE_ORDERED_PAIR_STATISTICS:
@@ -112,6 +121,21 @@ absl::StatusOr<int64_t> ResourceBytes(const ResourceKey& key, int64_t n) {
       return Error(Reason::kNotImplemented,
                    absl::StrCat("resource '", ToAbsl(KindName(key.kind)), "' has no layout yet"));
   }
+}
+
+int64_t TemporaryBytes(const std::vector<ResourceKey>& keys, int64_t n) {
+  // Records of two doubles in blocks of 4 KiB, sorted by the original and for ranks then by the
+  // embedded distance; the stack of the fit in parts of 512 KiB.
+  constexpr int64_t kRecord = 16, kBlock = 4096, kPart = int64_t{512} << 10;
+  const int64_t bytes = PairCount(n) * kRecord;
+  const int64_t records = (bytes / kBlock + 1) * kBlock, stack = (bytes / kPart + 1) * kPart;
+  bool ranks = false, fit = false;
+  for (const ResourceKey& key : keys) {
+    if (key.kind != TENON_RESOURCE_ORDERED_PAIR_STATISTICS) continue;
+    (key.parameter == kIsotonicFit ? fit : ranks) = true;
+  }
+  if (!ranks && !fit) return 0;
+  return records + std::max(ranks ? records : 0, fit ? stack : 0);
 }
 
 void MergeKey(const ResourceKey& key, std::vector<ResourceKey>& keys) {

@@ -23,6 +23,8 @@
 //   SELECTED_RANKS           int32[n][k]: rank in the original space of each row's k embedded
 //                            neighbours; then int32[n][k]: rank in the embedded space of its k
 //                            original neighbours. Ranks count from 1, the row itself has rank 0.
+//   RANK_TABLE               uint16[n][n], n <= 65536: the rank of each row as seen from each; the
+//                            row itself has rank 0
 //   others                   not laid out yet
 //
 // A rank at most k means "also among the k neighbours there", so memberships need no table.
@@ -112,6 +114,10 @@ std::string_view SpaceName(int32_t space);
 // NOT_IMPLEMENTED: a kind without a layout, or a pair order of more than kMaxPairOrderRows rows;
 // OVERFLOW.
 absl::StatusOr<int64_t> ResourceBytes(const ResourceKey& key, int64_t n);
+
+// Files that orders of pairs for these ORDERED_PAIR_STATISTICS may take when they are not made in
+// memory, for n rows.
+int64_t TemporaryBytes(const std::vector<ResourceKey>& keys, int64_t n);
 
 // Adds `key` unless an equal one is there. Keys that differ only in k become one with the largest
 // k, because neighbour lists of a smaller k are prefixes.

@@ -14,6 +14,8 @@
 #include "backends/core/error.h"
 #include "backends/core/strings.h"
 #include "backends/measurement/metrics.h"
+#include "backends/measurement/resource_set.h"
+#include "backends/measurement/session_memory.h"
 #include "backends/measurement/session_plan.h"
 
 namespace tenon::measurement {
@@ -66,6 +68,12 @@ absl::Status CheckFinite(const Tensor& tensor, const MatrixName& name) {
   return absl::OkStatus();
 }
 
+absl::Status CheckAllFinite(const Tensor& matrix, const MatrixName& name) {
+  if (matrix.spec.dtype == DType::kFloat32) return CheckFinite<float>(matrix, name);
+  if (matrix.spec.dtype == DType::kFloat64) return CheckFinite<double>(matrix, name);
+  return absl::OkStatus();
+}
+
 // The checked copy of `matrix`, whose shape is right, in the type that distances are computed in.
 absl::StatusOr<Tensor> Widen(const Tensor& matrix, const SessionOptions& options,
                              const MatrixName& name) {
@@ -80,23 +88,6 @@ absl::StatusOr<Tensor> Widen(const Tensor& matrix, const SessionOptions& options
                             : CheckFinite<double>(*copy, name));
   return copy;
 }
-
-// Resources and the memory that they lie in.
-struct ResourceSet {
-  std::vector<tenon_resource> resources;
-  std::vector<Buffer> memory;
-
-  static absl::StatusOr<ResourceSet> Allocate(const std::vector<ResourceKey>& keys, int64_t n) {
-    ResourceSet set;
-    for (const ResourceKey& key : keys) {
-      TENON_ASSIGN_OR_RETURN(const int64_t bytes, ResourceBytes(key, n));
-      TENON_ASSIGN_OR_RETURN(Buffer buffer, Buffer::Allocate(bytes));
-      set.resources.push_back({key, buffer.data(), bytes});
-      set.memory.push_back(std::move(buffer));
-    }
-    return set;
-  }
-};
 
 const int32_t* FlagOf(const CancelToken* cancel) {
   static_assert(sizeof(std::atomic<int32_t>) == sizeof(int32_t));
@@ -125,21 +116,33 @@ absl::Status CheckPrecomputed(const std::vector<MeasureSpec>& specs,
   return absl::OkStatus();
 }
 
-// Adds what was built (or reused) to a report. Resources of one call share its time evenly.
-void Report(const ResourceSet& set, const plugin::Provider& provider,
-            const tenon_resource_statistics& statistics, bool reused, RunInfo& info) {
-  for (const tenon_resource& resource : set.resources) {
-    RunInfo::Resource entry;
-    entry.kind = KindName(resource.key.kind);
-    entry.space = SpaceName(resource.key.space);
-    entry.provider = provider.name();
-    entry.k = resource.key.k;
-    entry.bytes = resource.bytes;
-    entry.block_rows = statistics.block_rows;
-    entry.build_seconds =
-        std::max(0.0, statistics.execution_seconds) / static_cast<double>(set.resources.size());
-    entry.reused = reused;
-    info.resources.push_back(std::move(entry));
+bool IsInvalidScore(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kInvalidArgument;
+}
+
+// How a kind is built.
+const char* AlgorithmOf(const ResourceKey& key, const SessionPlan& plan) {
+  const auto has = [&](int32_t kind) {
+    const auto is = [kind](const ResourceKey& other) { return other.kind == kind; };
+    return std::any_of(plan.original_keys.begin(), plan.original_keys.end(), is) ||
+           std::any_of(plan.warm.begin(), plan.warm.end(),
+                       [&](const auto& kept) { return is(kept->resource.key); });
+  };
+  switch (key.kind) {
+    case TENON_RESOURCE_KNN:
+      return "blockwise_selection";
+    case TENON_RESOURCE_SELECTED_RANKS:
+      return has(TENON_RESOURCE_RANK_TABLE) ? "table" : "counted";
+    case TENON_RESOURCE_RANK_TABLE:
+      return "sorted";
+    case TENON_RESOURCE_DENSITY:
+      return "blockwise_two_pass_gaussian";
+    case TENON_RESOURCE_PAIR_STATISTICS:
+      return has(TENON_RESOURCE_CONDENSED) ? "condensed" : "streaming";
+    case TENON_RESOURCE_CONDENSED:
+      return "blockwise";
+    default:
+      return plan.is_external ? "external_buckets" : "buckets";
   }
 }
 
@@ -149,7 +152,7 @@ struct Session::Impl {
   std::vector<MeasureSpec> specs;
   SessionOptions options;
   std::vector<int32_t> classes;
-  std::shared_ptr<plugin::Provider> provider;
+  SessionProviders providers;
   SessionPlan plan;
 
   bool bound = false;
@@ -157,6 +160,7 @@ struct Session::Impl {
   bool original_is_single = false;
   std::map<std::string, Tensor> precomputed;  // by handle, in the compute type
   ResourceSet original_resources;
+  std::vector<absl::Status> original_errors;  // per specification
   RunInfo original_info;
   // What the first projection builds for all: others wait for it.
   mutable std::mutex late_mutex;
@@ -164,53 +168,135 @@ struct Session::Impl {
   mutable ResourceSet late_resources;
 
   absl::Status BindOriginal(const Tensor& matrix, const CancelToken* cancel);
+  absl::Status BindPoints(const Tensor& matrix);
+  absl::Status CheckOriginal(const CancelToken* cancel);
   absl::StatusOr<ProjectionScores> Measure(const Tensor& matrix, const CancelToken* cancel) const;
-  absl::StatusOr<tenon_resource_statistics> Build(const ResourceSet& outputs,
-                                                  const Tensor* projection, int64_t working_bytes,
-                                                  const CancelToken* cancel) const;
-  tenon_resource_request Request(const ResourceSet& outputs) const;
   absl::StatusOr<ResourceSet> BuildProjection(const Tensor& projection, int64_t working_bytes,
                                               const CancelToken* cancel, RunInfo& info) const;
+  // Builds the outputs, each by its provider, and reports them. `projection` may be null.
+  absl::Status Build(const ResourceSet& outputs, const Tensor* projection, int64_t working_bytes,
+                     const CancelToken* cancel, RunInfo& info) const;
+  absl::StatusOr<tenon_resource_statistics> BuildBy(plugin::Provider& provider,
+                                                    const std::vector<tenon_resource>& outputs,
+                                                    const Tensor* projection, int64_t working_bytes,
+                                                    const CancelToken* cancel) const;
+  void KeepForOthers(const RunInfo& info, ResourceSet& set) const;
+  RunInfo::Resource Describe(const ResourceKey& key) const;
+  void ReportReused(const ResourceSet& set, RunInfo& info) const;
   absl::Status BindPrecomputed();
   // Of the original side alone; the threads are the call's.
   MetricInput Input(const Parallel& parallel) const;
   tenon_matrix PrecomputedOf(const MeasureSpec& spec) const;
-  absl::StatusOr<MeasureScores> EvaluateSpec(const MeasureSpec& spec, MetricInput& input) const;
+  absl::StatusOr<MeasureScores> EvaluateSpec(size_t s, MetricInput& input) const;
 };
 
-tenon_resource_request Session::Impl::Request(const ResourceSet& outputs) const {
+RunInfo::Resource Session::Impl::Describe(const ResourceKey& key) const {
+  RunInfo::Resource entry;
+  entry.kind = KindName(key.kind);
+  entry.space = SpaceName(key.space);
+  const plugin::Provider* provider = providers.For(key.kind);
+  if (provider != nullptr) entry.provider = provider->name();
+  entry.fallback_reason = providers.FallbackReason(key.kind);
+  entry.algorithm = AlgorithmOf(key, plan);
+  entry.k = key.k;
+  if (key.kind == TENON_RESOURCE_DENSITY) entry.parameter = key.parameter;
+  const auto bytes = ResourceBytes(key, options.rows);
+  entry.bytes = bytes.ok() ? *bytes : 0;
+  entry.consumers = ConsumersOf(specs, key);
+  if (key.kind == TENON_RESOURCE_PAIR_ORDER || key.kind == TENON_RESOURCE_ORDERED_PAIR_STATISTICS) {
+    entry.pair_strategy = plan.is_external ? "external" : "memory";
+  }
+  return entry;
+}
+
+void Session::Impl::ReportReused(const ResourceSet& set, RunInfo& info) const {
+  for (const tenon_resource& resource : set.resources) {
+    info.resources.push_back(Describe(resource.key));
+    info.resources.back().reused = true;
+  }
+}
+
+absl::StatusOr<tenon_resource_statistics> Session::Impl::BuildBy(
+    plugin::Provider& provider, const std::vector<tenon_resource>& outputs,
+    const Tensor* projection, int64_t working_bytes, const CancelToken* cancel) const {
   tenon_resource_request request = {};
   request.struct_size = sizeof(request);
-  request.n_outputs = static_cast<int32_t>(outputs.resources.size());
-  request.outputs = outputs.resources.data();
+  request.n_outputs = static_cast<int32_t>(outputs.size());
+  request.outputs = outputs.data();
   request.threads = plan.threads;
   request.original = MatrixOf(options, true, options.original_columns);
   request.original.data = original.buffer.data();
-  return request;
-}
-
-absl::StatusOr<tenon_resource_statistics> Session::Impl::Build(const ResourceSet& outputs,
-                                                               const Tensor* projection,
-                                                               int64_t working_bytes,
-                                                               const CancelToken* cancel) const {
-  tenon_resource_request request = Request(outputs);
-  std::vector<tenon_resource> available = original_resources.resources;
+  std::vector<tenon_resource> available;
   if (projection != nullptr) {
     request.embedded = MatrixOf(options, false, projection->spec.shape[1]);
     request.embedded.data = projection->buffer.data();
+    available = original_resources.resources;
     available.insert(available.end(), late_resources.resources.begin(),
                      late_resources.resources.end());
     request.n_available = static_cast<int32_t>(available.size());
     request.available = available.data();
+    if (plan.is_external) {
+      request.temporary_directory = options.temporary_directory.c_str();
+      request.temporary_bytes = plan.projection_temporary;
+    }
   }
   request.working_memory_bytes = working_bytes;
   if (cancel != nullptr) TENON_RETURN_IF_ERROR(cancel->Check());
   request.cancel = FlagOf(cancel);
-  if (outputs.resources.empty()) return tenon_resource_statistics{};
-  auto statistics = provider->BuildResources(request);
+  auto statistics = provider.BuildResources(request);
   // The token knows why the work stopped, the provider only that it did.
   if (cancel != nullptr) TENON_RETURN_IF_ERROR(cancel->Check());
   return statistics;
+}
+
+absl::Status Session::Impl::Build(const ResourceSet& outputs, const Tensor* projection,
+                                  int64_t working_bytes, const CancelToken* cancel,
+                                  RunInfo& info) const {
+  for (plugin::Provider* provider : {providers.asked.get(), providers.fallback.get()}) {
+    std::vector<tenon_resource> part;
+    for (const tenon_resource& output : outputs.resources) {
+      if (providers.For(output.key.kind) == provider) part.push_back(output);
+    }
+    if (provider == nullptr || part.empty()) continue;
+    const auto start = std::chrono::steady_clock::now();
+    TENON_ASSIGN_OR_RETURN(const tenon_resource_statistics statistics,
+                           BuildBy(*provider, part, projection, working_bytes, cancel));
+    // Resources of one pass share its time evenly.
+    const double seconds = SecondsSince(start) / static_cast<double>(part.size());
+    for (const tenon_resource& resource : part) {
+      RunInfo::Resource entry = Describe(resource.key);
+      entry.build_seconds = seconds;
+      entry.block_rows = statistics.block_rows;
+      if (statistics.block_rows > 0) {
+        entry.block_count = (options.rows + statistics.block_rows - 1) / statistics.block_rows;
+      }
+      entry.working_bytes = statistics.working_bytes;
+      if (!entry.pair_strategy.empty()) {
+        entry.temporary_bytes = statistics.temporary_bytes;
+        entry.sorted_runs = statistics.sorted_runs;
+      }
+      if (resource.key.kind == TENON_RESOURCE_ORDERED_PAIR_STATISTICS) {
+        entry.isotonic_blocks =
+            static_cast<const OrderedPairStatistics*>(resource.data)->isotonic_blocks;
+      }
+      info.resources.push_back(std::move(entry));
+    }
+    info.temporary_peak_bytes = std::max(info.temporary_peak_bytes, statistics.temporary_bytes);
+  }
+  return absl::OkStatus();
+}
+
+// Hands what was built to the sessions to come, if they may have it. The set goes on with it.
+void Session::Impl::KeepForOthers(const RunInfo& info, ResourceSet& set) const {
+  if (options.warm == nullptr) return;
+  const size_t first = info.resources.size() - set.resources.size();
+  for (size_t r = 0; r < set.memory.size(); ++r) {
+    const ResourceKey& key = set.resources[r].key;
+    set.kept.push_back(options.warm->Keep(VariantOf(options, providers, key.kind), key,
+                                          std::move(set.memory[r]),
+                                          info.resources[first + r].build_seconds));
+  }
+  set.memory.clear();
 }
 
 MetricInput Session::Impl::Input(const Parallel& parallel) const {
@@ -250,8 +336,9 @@ tenon_matrix Session::Impl::PrecomputedOf(const MeasureSpec& spec) const {
   return matrix;
 }
 
-absl::StatusOr<MeasureScores> Session::Impl::EvaluateSpec(const MeasureSpec& spec,
-                                                          MetricInput& input) const {
+absl::StatusOr<MeasureScores> Session::Impl::EvaluateSpec(size_t s, MetricInput& input) const {
+  const MeasureSpec& spec = specs[s];
+  TENON_RETURN_IF_ERROR(original_errors[s]);
   input.precomputed = PrecomputedOf(spec);
   TENON_ASSIGN_OR_RETURN(MeasureScores scores, Evaluate(spec, input));
   const std::string seed = SeedName(spec);
@@ -259,27 +346,49 @@ absl::StatusOr<MeasureScores> Session::Impl::EvaluateSpec(const MeasureSpec& spe
   return scores;
 }
 
-absl::Status Session::Impl::BindOriginal(const Tensor& matrix, const CancelToken* cancel) {
-  const auto start = std::chrono::steady_clock::now();
+absl::Status Session::Impl::BindPoints(const Tensor& matrix) {
   TENON_RETURN_IF_ERROR(CheckShape(matrix.spec, options.rows, options.original_columns, kDataset));
-  TENON_ASSIGN_OR_RETURN(original, Widen(matrix, options, kDataset));
   original_is_single = matrix.spec.dtype == DType::kFloat32;
-  TENON_RETURN_IF_ERROR(BindPrecomputed());
-  TENON_ASSIGN_OR_RETURN(ResourceSet set, ResourceSet::Allocate(plan.original_keys, options.rows));
-  TENON_ASSIGN_OR_RETURN(const tenon_resource_statistics statistics,
-                         Build(set, nullptr, plan.original_working, cancel));
-  original_info.resource_seconds = SecondsSince(start);
-  Report(set, *provider, statistics, false, original_info);
-  original_resources = std::move(set);
+  const bool checked = options.warm != nullptr && options.warm->is_checked();
+  if (plan.points > 0) {
+    TENON_ASSIGN_OR_RETURN(original, Widen(matrix, options, kDataset));
+  } else if (!checked) {
+    // Nothing reads the points, but they have to be valid all the same.
+    TENON_RETURN_IF_ERROR(CheckAllFinite(matrix, kDataset));
+  }
+  if (options.warm != nullptr) options.warm->SetChecked();
+  return absl::OkStatus();
+}
+
+absl::Status Session::Impl::CheckOriginal(const CancelToken* cancel) {
   const Parallel parallel(plan.threads, FlagOf(cancel));
   MetricInput input = Input(parallel);
   for (const MeasureSpec& spec : specs) {
     input.precomputed = PrecomputedOf(spec);
-    const absl::Status status = CheckOriginalSide(spec, input);
+    absl::Status status = CheckOriginalSide(spec, input);
     // The token knows why the work stopped.
     if (cancel != nullptr) TENON_RETURN_IF_ERROR(cancel->Check());
-    TENON_RETURN_IF_ERROR(status);
+    if (!options.skip_failed_measures || !IsInvalidScore(status)) TENON_RETURN_IF_ERROR(status);
+    original_errors.push_back(std::move(status));
   }
+  return absl::OkStatus();
+}
+
+absl::Status Session::Impl::BindOriginal(const Tensor& matrix, const CancelToken* cancel) {
+  const auto start = std::chrono::steady_clock::now();
+  TENON_RETURN_IF_ERROR(BindPoints(matrix));
+  TENON_RETURN_IF_ERROR(BindPrecomputed());
+  TENON_ASSIGN_OR_RETURN(ResourceSet set, ResourceSet::Allocate(plan.original_keys, options.rows));
+  const auto build_start = std::chrono::steady_clock::now();
+  TENON_RETURN_IF_ERROR(Build(set, nullptr, plan.original_working, cancel, original_info));
+  if (!set.resources.empty()) original_info.resource_seconds = SecondsSince(build_start);
+  KeepForOthers(original_info, set);
+  original_resources = std::move(set);
+  ResourceSet warm;
+  for (const auto& kept : plan.warm) warm.Add(kept);
+  ReportReused(warm, original_info);
+  for (const auto& kept : plan.warm) original_resources.Add(kept);
+  TENON_RETURN_IF_ERROR(CheckOriginal(cancel));
   if (!plan.needs_points) original.buffer.Reset();
   original_info.total_seconds = SecondsSince(start);
   bound = true;
@@ -301,20 +410,20 @@ absl::StatusOr<ResourceSet> Session::Impl::BuildProjection(const Tensor& project
   } else if (lock.owns_lock()) {
     lock.unlock();
   }
-  const auto start = std::chrono::steady_clock::now();
+  ReportReused(original_resources, info);
+  if (!first) ReportReused(late_resources, info);
   ResourceSet outputs;
-  outputs.resources = set.resources;
-  outputs.resources.insert(outputs.resources.end(), late.resources.begin(), late.resources.end());
-  TENON_ASSIGN_OR_RETURN(const tenon_resource_statistics statistics,
-                         Build(outputs, &projection, working_bytes, cancel));
+  outputs.Add(set);
+  outputs.Add(late);
+  const auto start = std::chrono::steady_clock::now();
+  TENON_RETURN_IF_ERROR(Build(outputs, &projection, working_bytes, cancel, info));
   info.resource_seconds = SecondsSince(start);
-  Report(original_resources, *provider, tenon_resource_statistics{}, true, info);
   if (first) {
+    // What was built last, as the outputs end with it.
+    KeepForOthers(info, late);
     late_resources = std::move(late);
     late_built = true;
   }
-  Report(late_resources, *provider, first ? statistics : tenon_resource_statistics{}, !first, info);
-  Report(set, *provider, statistics, false, info);
   return set;
 }
 
@@ -324,7 +433,7 @@ absl::StatusOr<ProjectionScores> Session::Impl::Measure(const Tensor& matrix,
   if (!bound) return Error(Reason::kInternal, "the session has no data set yet");
   TENON_RETURN_IF_ERROR(CheckShape(matrix.spec, options.rows, 0, kProjection));
   TENON_ASSIGN_OR_RETURN(const int64_t working,
-                         ProjectionWorking(matrix.spec.shape[1], options, plan, *provider));
+                         ProjectionWorking(matrix.spec.shape[1], specs, options, plan, providers));
   TENON_ASSIGN_OR_RETURN(const Tensor projection, Widen(matrix, options, kProjection));
   ProjectionScores result;
   TENON_ASSIGN_OR_RETURN(const ResourceSet set,
@@ -337,13 +446,19 @@ absl::StatusOr<ProjectionScores> Session::Impl::Measure(const Tensor& matrix,
   input.resources.insert(input.resources.end(), late_resources.resources.begin(),
                          late_resources.resources.end());
   input.resources.insert(input.resources.end(), set.resources.begin(), set.resources.end());
-  for (const MeasureSpec& spec : specs) {
+  for (size_t s = 0; s < specs.size(); ++s) {
     const auto spec_start = std::chrono::steady_clock::now();
-    auto scores = EvaluateSpec(spec, input);
+    auto scores = EvaluateSpec(s, input);
     // The token knows why the work stopped.
     if (cancel != nullptr) TENON_RETURN_IF_ERROR(cancel->Check());
-    if (!scores.ok()) return scores.status();
-    result.specs.push_back(*std::move(scores));
+    if (scores.ok()) {
+      result.specs.push_back(*std::move(scores));
+    } else if (options.skip_failed_measures && IsInvalidScore(scores.status())) {
+      result.specs.emplace_back();
+      result.specs.back().error = scores.status();
+    } else {
+      return scores.status();
+    }
     result.info.spec_seconds.push_back(SecondsSince(spec_start));
     result.info.metric_seconds += result.info.spec_seconds.back();
   }
@@ -374,10 +489,9 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Prepare(
     if (needs_labels) {
       TENON_ASSIGN_OR_RETURN(impl->classes, ClassNumbers(labels, options.rows));
     }
-    TENON_ASSIGN_OR_RETURN(impl->plan, PlanSession(impl->specs, options, *provider));
+    impl->providers = {std::move(provider), std::move(fallback)};
+    TENON_ASSIGN_OR_RETURN(impl->plan, PlanSession(impl->specs, options, impl->providers));
     impl->options = options;
-    impl->provider = std::move(provider);
-    (void)fallback;
     return std::unique_ptr<Session>(new Session(std::move(impl)));
   } catch (const std::bad_alloc&) {
     return Error(Reason::kExceedsMemoryBudget, kOutOfMemory);
@@ -387,9 +501,32 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Prepare(
 const std::vector<MeasureSpec>& Session::specs() const { return impl_->specs; }
 int64_t Session::planned_peak_bytes() const { return impl_->plan.Peak(); }
 int64_t Session::original_bytes() const { return impl_->plan.Original(); }
-int64_t Session::planned_temporary_bytes() const { return 0; }
-std::vector<RunInfo::Resource> Session::planned_original() const { return {}; }
-std::vector<RunInfo::Resource> Session::planned_projection() const { return {}; }
+int64_t Session::planned_temporary_bytes() const {
+  return impl_->plan.projection_temporary * impl_->plan.in_flight;
+}
+
+std::vector<RunInfo::Resource> Session::planned_original() const {
+  std::vector<RunInfo::Resource> planned;
+  const SessionPlan& plan = impl_->plan;
+  for (const auto& keys : {plan.original_keys, plan.late_keys}) {
+    for (const ResourceKey& key : keys) planned.push_back(impl_->Describe(key));
+  }
+  for (const auto& kept : plan.warm) {
+    planned.push_back(impl_->Describe(kept->resource.key));
+    planned.back().reused = true;
+  }
+  return planned;
+}
+
+std::vector<RunInfo::Resource> Session::planned_projection() const {
+  std::vector<RunInfo::Resource> planned;
+  for (const ResourceKey& key : impl_->plan.projection_keys) {
+    planned.push_back(impl_->Describe(key));
+    planned.back().working_bytes = impl_->plan.projection_working;
+  }
+  return planned;
+}
+
 int Session::in_flight() const { return impl_->plan.in_flight; }
 std::string Session::in_flight_limit() const { return impl_->plan.in_flight_limit; }
 const RunInfo& Session::original_info() const { return impl_->original_info; }

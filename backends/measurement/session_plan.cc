@@ -1,21 +1,29 @@
 #include "backends/measurement/session_plan.h"
 
-#include <algorithm>
-#include <limits>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "backends/core/error.h"
 #include "backends/core/strings.h"
-#include "backends/core/tensor.h"
 #include "backends/measurement/metrics.h"
+#include "backends/measurement/session_memory.h"
 
 namespace tenon::measurement {
 namespace {
 
-constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
-constexpr int kPreferredInFlight = 2;  // one projection's serial steps hide behind another's loops
+// From so many projections on, tables of the original space are cheaper to build than to do
+// without.
+constexpr int64_t kManyProjections = 4;
+// Tables larger than this, or than half of a budget, are not built unasked.
+constexpr int64_t kLargestTables = int64_t{1} << 30;
+
+// What a plan may choose.
+struct Choices {
+  bool external = false;  // orders of pairs in files
+  bool tables = false;    // ranks and distances of all pairs of the original space
+};
 
 absl::Status Unsupported(const plugin::Provider& provider, std::string_view what) {
   return Error(Reason::kUnsupportedByProvider, absl::StrCat("provider '", ToAbsl(provider.name()),
@@ -23,37 +31,81 @@ absl::Status Unsupported(const plugin::Provider& provider, std::string_view what
       .Field("provider");
 }
 
-absl::Status CollectKeys(const std::vector<MeasureSpec>& specs, const plugin::Provider& provider,
-                         SessionPlan& plan) {
+bool HasKind(const std::vector<ResourceKey>& keys, int32_t kind) {
+  return std::any_of(keys.begin(), keys.end(),
+                     [kind](const ResourceKey& key) { return key.kind == kind; });
+}
+
+bool HasOriginal(const SessionPlan& plan, int32_t kind) {
+  if (HasKind(plan.original_keys, kind)) return true;
+  return std::any_of(plan.warm.begin(), plan.warm.end(),
+                     [kind](const auto& kept) { return kept->resource.key.kind == kind; });
+}
+
+absl::Status CollectKeys(const std::vector<MeasureSpec>& specs, const SessionProviders& providers,
+                         const Choices& choices, SessionPlan& plan) {
   for (const MeasureSpec& spec : specs) {
     for (const ResourceKey& key : Requirements(spec)) {
-      if (!provider.CanBuild(key.kind)) {
-        return Unsupported(provider, absl::StrCat("'", ToAbsl(KindName(key.kind)), "', which ",
-                                                  spec.info->id, " needs"));
+      if (providers.For(key.kind) == nullptr) {
+        return Unsupported(*providers.asked, absl::StrCat("'", ToAbsl(KindName(key.kind)),
+                                                          "', which ", spec.info->id, " needs"));
       }
+      if (key.kind == TENON_RESOURCE_PAIR_ORDER && choices.external) continue;
       const bool original = key.space == TENON_RESOURCE_ORIGINAL;
       MergeKey(key, original ? plan.original_keys : plan.projection_keys);
-      plan.needs_points |=
-          key.kind == TENON_RESOURCE_SELECTED_RANKS || key.kind == TENON_RESOURCE_PAIR_STATISTICS;
     }
-    plan.needs_points |= MetricOf(spec).original_points;
+  }
+  if (!choices.tables) return absl::OkStatus();
+  if (HasKind(plan.projection_keys, TENON_RESOURCE_SELECTED_RANKS)) {
+    plan.original_keys.push_back({TENON_RESOURCE_RANK_TABLE, TENON_RESOURCE_ORIGINAL, 0, 0});
+  }
+  if (HasKind(plan.projection_keys, TENON_RESOURCE_PAIR_STATISTICS)) {
+    MergeKey({TENON_RESOURCE_CONDENSED, TENON_RESOURCE_ORIGINAL, 0, 0}, plan.original_keys);
   }
   return absl::OkStatus();
 }
 
-// Ranks of a projection's neighbours need all distances of the original space; its own neighbours
-// come out of the same pass, unless a measure wants to see them before.
-void SplitLateKeys(const std::vector<MeasureSpec>& specs, SessionPlan& plan) {
+// Takes what an earlier session left, tables too that nobody asked for.
+void TakeWarm(const SessionOptions& options, const SessionProviders& providers, SessionPlan& plan) {
+  if (options.warm == nullptr) return;
+  const auto find = [&](const ResourceKey& key) {
+    return options.warm->Find(VariantOf(options, providers, key.kind), key);
+  };
+  std::erase_if(plan.original_keys, [&](const ResourceKey& key) {
+    auto kept = find(key);
+    if (kept != nullptr) plan.warm.push_back(kept);
+    return kept != nullptr;
+  });
+  const std::pair<int32_t, int32_t> tables[] = {
+      {TENON_RESOURCE_SELECTED_RANKS, TENON_RESOURCE_RANK_TABLE},
+      {TENON_RESOURCE_PAIR_STATISTICS, TENON_RESOURCE_CONDENSED}};
+  for (const auto& [user, table] : tables) {
+    if (!HasKind(plan.projection_keys, user) || HasOriginal(plan, table)) continue;
+    auto kept = find({table, TENON_RESOURCE_ORIGINAL, 0, 0});
+    if (kept != nullptr) plan.warm.push_back(std::move(kept));
+  }
+}
+
+// Whether a measure looks at the original neighbours before any projection is there.
+bool ChecksNeighbors(const std::vector<MeasureSpec>& specs) {
   for (const MeasureSpec& spec : specs) {
     if (MetricOf(spec).check_original == nullptr) continue;
     for (const ResourceKey& key : Requirements(spec)) {
-      if (key.kind == TENON_RESOURCE_KNN && key.space == TENON_RESOURCE_ORIGINAL) return;
+      if (key.kind == TENON_RESOURCE_KNN && key.space == TENON_RESOURCE_ORIGINAL) return true;
     }
   }
-  const bool full_pass =
-      std::any_of(plan.projection_keys.begin(), plan.projection_keys.end(),
-                  [](const ResourceKey& key) { return key.kind == TENON_RESOURCE_SELECTED_RANKS; });
-  if (!full_pass) return;
+  return false;
+}
+
+// Without a table, ranks of a projection's neighbours need all distances of the original space; its
+// own neighbours come out of the same pass.
+void SplitLateKeys(const std::vector<MeasureSpec>& specs, const SessionProviders& providers,
+                   SessionPlan& plan) {
+  if (!HasKind(plan.projection_keys, TENON_RESOURCE_SELECTED_RANKS) || ChecksNeighbors(specs) ||
+      HasOriginal(plan, TENON_RESOURCE_RANK_TABLE) ||
+      providers.For(TENON_RESOURCE_KNN) != providers.For(TENON_RESOURCE_SELECTED_RANKS)) {
+    return;
+  }
   const auto late =
       std::stable_partition(plan.original_keys.begin(), plan.original_keys.end(),
                             [](const ResourceKey& key) { return key.kind != TENON_RESOURCE_KNN; });
@@ -61,215 +113,123 @@ void SplitLateKeys(const std::vector<MeasureSpec>& specs, SessionPlan& plan) {
   plan.original_keys.erase(late, plan.original_keys.end());
 }
 
-absl::StatusOr<int64_t> BytesOf(const std::vector<ResourceKey>& keys, int64_t n) {
-  int64_t sum = 0;
-  for (const ResourceKey& key : keys) {
-    TENON_ASSIGN_OR_RETURN(const int64_t bytes, ResourceBytes(key, n));
-    if (__builtin_add_overflow(sum, bytes, &sum)) {
-      return Error(Reason::kOverflow, "the bytes of the resources do not fit in 63 bits");
-    }
+bool NeedsPoints(const std::vector<MeasureSpec>& specs, const SessionPlan& plan) {
+  const auto computes = [&](int32_t user, int32_t table) {
+    return HasKind(plan.projection_keys, user) && !HasOriginal(plan, table);
+  };
+  return plan.is_external || computes(TENON_RESOURCE_SELECTED_RANKS, TENON_RESOURCE_RANK_TABLE) ||
+         computes(TENON_RESOURCE_PAIR_STATISTICS, TENON_RESOURCE_CONDENSED) ||
+         std::any_of(specs.begin(), specs.end(),
+                     [](const MeasureSpec& spec) { return MetricOf(spec).original_points; });
+}
+
+absl::StatusOr<SessionPlan> PlanWith(const Choices& choices, const std::vector<MeasureSpec>& specs,
+                                     const SessionOptions& options,
+                                     const SessionProviders& providers) {
+  SessionPlan plan;
+  plan.threads = options.threads > 0
+                     ? options.threads
+                     : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  TENON_RETURN_IF_ERROR(CollectKeys(specs, providers, choices, plan));
+  plan.is_external =
+      choices.external && HasKind(plan.projection_keys, TENON_RESOURCE_ORDERED_PAIR_STATISTICS);
+  TakeWarm(options, providers, plan);
+  SplitLateKeys(specs, providers, plan);
+  plan.needs_points = NeedsPoints(specs, plan);
+  TENON_RETURN_IF_ERROR(PlanMemory(specs, options, providers, plan));
+  return plan;
+}
+
+bool WantsTables(const SessionOptions& options, const SessionProviders& providers) {
+  const bool many = options.expected_projections >= kManyProjections ||
+                    (options.warm != nullptr && options.expected_projections == 0);
+  if (!many || options.rows > kMaxPairOrderRows) return false;
+  for (const int32_t kind : {TENON_RESOURCE_RANK_TABLE, TENON_RESOURCE_CONDENSED}) {
+    if (providers.For(kind) == nullptr) return false;
   }
-  return sum;
+  return true;
 }
 
-absl::Status AddFixedBytes(const std::vector<MeasureSpec>& specs, const SessionOptions& options,
-                           SessionPlan& plan) {
-  const int64_t n = options.rows;
-  if (plan.needs_points || !plan.original_keys.empty()) {
-    TENON_ASSIGN_OR_RETURN(
-        plan.points, CheckedByteCount({options.compute_dtype, {n, options.original_columns}}));
+bool TablesAreSmall(const SessionPlan& plan, const SessionOptions& options) {
+  int64_t bytes = 0;
+  for (const ResourceKey& key : plan.original_keys) {
+    if (key.kind != TENON_RESOURCE_RANK_TABLE && key.kind != TENON_RESOURCE_CONDENSED) continue;
+    bytes += *ResourceBytes(key, options.rows);
   }
-  TENON_ASSIGN_OR_RETURN(plan.original_resources, BytesOf(plan.original_keys, n));
-  TENON_ASSIGN_OR_RETURN(const int64_t late, BytesOf(plan.late_keys, n));
-  plan.original_resources += late;
-  TENON_ASSIGN_OR_RETURN(
-      const int64_t projection,
-      CheckedByteCount({options.compute_dtype, {n, options.max_embedded_columns}}));
-  TENON_ASSIGN_OR_RETURN(const int64_t resources, BytesOf(plan.projection_keys, n));
-  int64_t local_scores = 0;
-  for (const MeasureSpec& spec : specs) {
-    if (spec.Has("precomputed_handle") && !spec.Text("precomputed_handle").empty()) {
-      TENON_ASSIGN_OR_RETURN(const int64_t matrix,
-                             CheckedByteCount({options.compute_dtype, {n, n}}));
-      plan.precomputed += matrix;
-    }
-    plan.labels = std::max(plan.labels, spec.info->needs_labels ? n * int64_t{4} : int64_t{0});
-    if (!options.return_local) continue;
-    for (const OutputInfo& output : spec.info->outputs) {
-      local_scores += output.local_key.empty() ? 0 : n * int64_t{sizeof(double)};
-    }
-  }
-  plan.projection_fixed = projection + resources + local_scores;
-  return absl::OkStatus();
-}
-
-tenon_resource_request PlanningRequest(const SessionOptions& options, const SessionPlan& plan,
-                                       const std::vector<tenon_resource>& outputs) {
-  tenon_resource_request request = {};
-  request.struct_size = sizeof(request);
-  request.n_outputs = static_cast<int32_t>(outputs.size());
-  request.outputs = outputs.data();
-  request.threads = plan.threads;
-  request.original = MatrixOf(options, true, options.original_columns);
-  request.embedded = MatrixOf(options, false, options.max_embedded_columns);
-  return request;
-}
-
-absl::Status BudgetError(int64_t budget, int64_t smallest) {
-  return Error(Reason::kExceedsMemoryBudget,
-               absl::StrCat("the measures need at least ", smallest,
-                            " bytes of memory, the budget is ", budget, " bytes"))
-      .Field("memory_budget_bytes")
-      .Meta("budget_bytes", budget)
-      .Meta("smallest_budget_bytes", smallest);
-}
-
-// Scratch for one step of a session.
-struct Working {
-  int64_t bytes = 0;     // as planned, 0 if the step does not fit
-  int64_t smallest = 0;  // budget with which the step would fit; 0 if it fits
-};
-
-// The least `available` for which the provider finds a plan; `refused` is one it refused.
-absl::StatusOr<int64_t> SmallestAvailable(const tenon_resource_request& request, int64_t refused,
-                                          plugin::Provider& provider) {
-  int64_t enough = std::max<int64_t>(1, refused);
-  do {
-    if (enough > kUnlimited / 2) return provider.WorkingMemory(request, kUnlimited);
-    enough *= 2;
-  } while (!provider.WorkingMemory(request, enough).ok());
-  while (enough - refused > 1) {
-    const int64_t middle = refused + (enough - refused) / 2;
-    (provider.WorkingMemory(request, middle).ok() ? enough : refused) = middle;
-  }
-  return enough;
-}
-
-// Scratch for `keys` when `held` bytes are taken already.
-absl::StatusOr<Working> WorkingBytes(const std::vector<ResourceKey>& keys, int64_t held,
-                                     const SessionOptions& options, const SessionPlan& plan,
-                                     plugin::Provider& provider) {
   const int64_t budget = options.memory_budget_bytes;
-  if (keys.empty()) return Working{0, budget > 0 && held > budget ? held : 0};
-  std::vector<tenon_resource> outputs;
-  for (const ResourceKey& key : keys) outputs.push_back({key, nullptr, 0});
-  const tenon_resource_request request = PlanningRequest(options, plan, outputs);
-  const int64_t available = budget == 0 ? kUnlimited : std::max<int64_t>(0, budget - held);
-  const auto bytes = provider.WorkingMemory(request, available);
-  if (bytes.ok() && (budget == 0 || held + *bytes <= budget)) return Working{*bytes, 0};
-  if (!bytes.ok() && GetErrorDetails(bytes.status()).reason != Reason::kExceedsMemoryBudget) {
-    return bytes.status();
-  }
-  TENON_ASSIGN_OR_RETURN(const int64_t smallest, SmallestAvailable(request, available, provider));
-  return Working{0, held + smallest};
+  return bytes <= kLargestTables && (budget == 0 || bytes <= budget / 2);
 }
 
-// Scratch of the measures' last steps, which run one after the other.
-int64_t LargestMetricWorking(const std::vector<MeasureSpec>& specs, const SessionOptions& options,
-                             const SessionPlan& plan) {
-  const MetricShape shape = {options.rows, options.original_columns, options.max_embedded_columns,
-                             plan.threads, options.return_local};
-  int64_t largest = 0;
-  for (const MeasureSpec& spec : specs) {
-    largest = std::max(largest, MetricWorkingBytes(spec, shape));
-  }
-  return largest;
-}
-
-// What the first projection builds, which is the most.
-std::vector<ResourceKey> ProjectionKeys(const SessionPlan& plan) {
-  std::vector<ResourceKey> keys = plan.projection_keys;
-  keys.insert(keys.end(), plan.late_keys.begin(), plan.late_keys.end());
-  return keys;
-}
-
-int WantedInFlight(const SessionOptions& options) {
-  return options.in_flight > 0 ? options.in_flight : kPreferredInFlight;
-}
-
-void SetInFlight(const SessionOptions& options, SessionPlan& plan) {
-  const int wanted = WantedInFlight(options);
-  plan.in_flight = std::min(wanted, plan.threads);
-  plan.in_flight_limit = plan.in_flight < wanted ? "threads" : "requested";
-  if (options.memory_budget_bytes == 0 || plan.Projection() == 0) return;
-  const int64_t fits = (options.memory_budget_bytes - plan.Original()) / plan.Projection();
-  if (fits < plan.in_flight) {
-    plan.in_flight = static_cast<int>(std::max<int64_t>(1, fits));
-    plan.in_flight_limit = "memory";
-  }
+bool IsMemoryError(const absl::Status& status) {
+  return GetErrorDetails(status).reason == Reason::kExceedsMemoryBudget;
 }
 
 }  // namespace
 
-absl::StatusOr<int64_t> ProjectionWorking(int64_t columns, const SessionOptions& options,
-                                          const SessionPlan& plan, plugin::Provider& provider) {
-  if (columns <= options.max_embedded_columns) return plan.projection_working;
-  TENON_ASSIGN_OR_RETURN(
-      const int64_t planned_copy,
-      CheckedByteCount({options.compute_dtype, {options.rows, options.max_embedded_columns}}));
-  TENON_ASSIGN_OR_RETURN(const int64_t copy,
-                         CheckedByteCount({options.compute_dtype, {options.rows, columns}}));
-  const int64_t held = plan.projection_fixed - planned_copy + copy;
-  const int64_t budget = options.memory_budget_bytes;
-  SessionOptions one = options;  // as if one such projection had its share to itself
-  one.max_embedded_columns = columns;
-  if (budget > 0) {
-    one.memory_budget_bytes = std::max<int64_t>(1, (budget - plan.Original()) / plan.in_flight);
-  }
-  TENON_ASSIGN_OR_RETURN(const Working working,
-                         WorkingBytes(ProjectionKeys(plan), held, one, plan, provider));
-  if (working.smallest == 0) {
-    const int64_t available = budget > 0 ? one.memory_budget_bytes - held : kUnlimited;
-    return std::min(available, std::max(plan.projection_working, working.bytes));
-  }
-  // A larger budget may also admit more projections at once, up to those wanted.
-  const int64_t at_once = std::min(WantedInFlight(options), plan.threads);
-  const int64_t smallest = plan.Original() + at_once * working.smallest;
-  return Error(Reason::kExceedsMemoryBudget,
-               absl::StrCat("a projection (ld) of ", columns, " columns needs a memory budget of ",
-                            smallest, " bytes, the budget is ", budget, " bytes"))
-      .Field("projection")
-      .Meta("columns", columns)
-      .Meta("memory_budget_bytes", budget)
-      .Meta("smallest_budget_bytes", smallest);
+plugin::Provider* SessionProviders::For(int32_t kind) const {
+  if (asked->CanBuild(kind)) return asked.get();
+  return fallback != nullptr && fallback->CanBuild(kind) ? fallback.get() : nullptr;
 }
 
-tenon_matrix MatrixOf(const SessionOptions& options, bool original, int64_t columns) {
-  tenon_matrix matrix = {};
-  matrix.dtype = static_cast<int32_t>(options.compute_dtype);
-  matrix.geodesic = original && options.geodesic ? 1 : 0;
-  matrix.rows = options.rows;
-  matrix.columns = columns;
-  return matrix;
+std::string SessionProviders::FallbackReason(int32_t kind) const {
+  if (asked->CanBuild(kind)) return "";
+  return absl::StrCat("provider '", ToAbsl(asked->name()), "' does not build '",
+                      ToAbsl(KindName(kind)), "'");
+}
+
+OriginalSide::Variant VariantOf(const SessionOptions& options, const SessionProviders& providers,
+                                int32_t kind) {
+  const plugin::Provider* provider = providers.For(kind);
+  return {provider == nullptr ? std::string() : std::string(provider->name()),
+          options.compute_dtype, options.geodesic};
+}
+
+std::vector<int> ConsumersOf(const std::vector<MeasureSpec>& specs, const ResourceKey& key) {
+  std::vector<int> consumers;
+  for (size_t s = 0; s < specs.size(); ++s) {
+    for (ResourceKey wanted : Requirements(specs[s])) {
+      // Tables stand in for what is computed from them.
+      if (wanted.kind == TENON_RESOURCE_SELECTED_RANKS && key.kind == TENON_RESOURCE_RANK_TABLE) {
+        wanted = key;
+      }
+      if (wanted.kind == TENON_RESOURCE_PAIR_STATISTICS && key.kind == TENON_RESOURCE_CONDENSED) {
+        wanted = key;
+      }
+      wanted.k = key.k;
+      if (!SameKey(wanted, key)) continue;
+      consumers.push_back(static_cast<int>(s));
+      break;
+    }
+  }
+  return consumers;
 }
 
 absl::StatusOr<SessionPlan> PlanSession(const std::vector<MeasureSpec>& specs,
-                                        const SessionOptions& options, plugin::Provider& provider) {
-  SessionPlan plan;
-  if (!(provider.info().resource_dtypes >> static_cast<int>(options.compute_dtype) & 1u)) {
-    return Unsupported(provider,
-                       absl::StrCat("resources in ", ToAbsl(DTypeName(options.compute_dtype))));
+                                        const SessionOptions& options,
+                                        const SessionProviders& providers) {
+  for (const auto& provider : {providers.asked, providers.fallback}) {
+    if (provider == nullptr) continue;
+    if (!(provider->info().resource_dtypes >> static_cast<int>(options.compute_dtype) & 1u)) {
+      return Unsupported(*provider,
+                         absl::StrCat("resources in ", ToAbsl(DTypeName(options.compute_dtype))));
+    }
   }
-  plan.threads = options.threads > 0
-                     ? options.threads
-                     : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  TENON_RETURN_IF_ERROR(CollectKeys(specs, provider, plan));
-  SplitLateKeys(specs, plan);
-  TENON_RETURN_IF_ERROR(AddFixedBytes(specs, options, plan));
-  TENON_ASSIGN_OR_RETURN(const Working original, WorkingBytes(plan.original_keys, plan.Original(),
-                                                              options, plan, provider));
-  TENON_ASSIGN_OR_RETURN(const Working projection,
-                         WorkingBytes(ProjectionKeys(plan), plan.Original() + plan.projection_fixed,
-                                      options, plan, provider));
-  plan.metric_working = LargestMetricWorking(specs, options, plan);
-  const int64_t with_metrics = plan.Original() + plan.projection_fixed + plan.metric_working;
-  const int64_t budget = options.memory_budget_bytes;
-  const int64_t metrics_smallest = budget > 0 && with_metrics > budget ? with_metrics : 0;
-  const int64_t smallest = std::max({original.smallest, projection.smallest, metrics_smallest});
-  if (smallest > 0) return BudgetError(budget, smallest);
-  plan.original_working = original.bytes;
-  plan.projection_working = projection.bytes;
-  SetInFlight(options, plan);
+  Choices choices;
+  choices.external = options.pair_ordering == PairOrdering::kExternal;
+  auto plan = PlanWith(choices, specs, options, providers);
+  if (!plan.ok() && IsMemoryError(plan.status()) && options.pair_ordering == PairOrdering::kAuto &&
+      options.temporary_budget_bytes > 0) {
+    choices.external = true;
+    plan = PlanWith(choices, specs, options, providers);
+  }
+  if (!plan.ok() || !WantsTables(options, providers)) return plan;
+  choices.tables = true;
+  auto with_tables = PlanWith(choices, specs, options, providers);
+  // Tables must not cost projections their place.
+  if (with_tables.ok() && with_tables->in_flight >= plan->in_flight &&
+      TablesAreSmall(*with_tables, options)) {
+    return with_tables;
+  }
   return plan;
 }
 

@@ -1,14 +1,17 @@
-// What a session builds, and the memory it needs, known before anything is allocated.
+// What a session builds, who builds it, and the memory it needs, known before anything is
+// allocated.
 
 #ifndef TENON_BACKENDS_MEASUREMENT_SESSION_PLAN_H_
 #define TENON_BACKENDS_MEASUREMENT_SESSION_PLAN_H_
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "backends/measurement/original_side.h"
 #include "backends/measurement/registry.h"
 #include "backends/measurement/resource.h"
 #include "backends/measurement/session.h"
@@ -16,19 +19,33 @@
 
 namespace tenon::measurement {
 
+// The provider that was asked for, and what builds the kinds that it does not build (may be null).
+struct SessionProviders {
+  std::shared_ptr<plugin::Provider> asked, fallback;
+
+  // Who builds a kind; null: nobody.
+  plugin::Provider* For(int32_t kind) const;
+  // Why it is not the one that was asked for; empty if it is.
+  std::string FallbackReason(int32_t kind) const;
+};
+
 // All sizes in bytes.
 struct SessionPlan {
-  std::vector<ResourceKey> original_keys;    // built once, from the data set alone
-  std::vector<ResourceKey> late_keys;        // of the original space too, with the first projection
+  // Of the original space: built once from the data set alone; with the first projection; and those
+  // that an earlier session left.
+  std::vector<ResourceKey> original_keys, late_keys;
+  std::vector<std::shared_ptr<const OriginalSide::Kept>> warm;
   std::vector<ResourceKey> projection_keys;  // built per projection
+  bool is_external = false;                  // orders of pairs are made in files
   bool needs_points = false;                 // whether projections need the original points
-  int64_t points = 0;       // the widened copy of the data set, if kept or needed once
-  int64_t precomputed = 0;  // widened copies of given distances
+  int64_t points = 0;                        // the widened copy of the data set, if it is needed
+  int64_t precomputed = 0;                   // widened copies of given distances
   int64_t original_resources = 0;
-  int64_t original_working = 0;    // scratch while the original side is built
-  int64_t projection_fixed = 0;    // one projection: its copy, its resources, its local scores
-  int64_t projection_working = 0;  // scratch while its resources are built
-  int64_t metric_working = 0;      // scratch of the measures' last steps, after that
+  int64_t original_working = 0;      // scratch while the original side is built
+  int64_t projection_fixed = 0;      // one projection: its copy, its resources, its local scores
+  int64_t projection_working = 0;    // scratch while its resources are built
+  int64_t metric_working = 0;        // scratch of the measures' last steps, after that
+  int64_t projection_temporary = 0;  // files of one projection
   int64_t labels = 0;
   int threads = 1;
   int in_flight = 1;
@@ -41,20 +58,18 @@ struct SessionPlan {
   int64_t Peak() const { return Original() + std::max(original_working, in_flight * Projection()); }
 };
 
-// Errors: UNSUPPORTED_BY_PROVIDER, EXCEEDS_MEMORY_BUDGET (metadata budget_bytes and
-// smallest_budget_bytes), those of ResourceBytes and of the provider's planning.
+// Errors: UNSUPPORTED_BY_PROVIDER, EXCEEDS_MEMORY_BUDGET and EXCEEDS_TEMPORARY_BUDGET (metadata
+// budget_bytes and smallest_budget_bytes), those of ResourceBytes and of the providers' planning.
 absl::StatusOr<SessionPlan> PlanSession(const std::vector<MeasureSpec>& specs,
-                                        const SessionOptions& options, plugin::Provider& provider);
+                                        const SessionOptions& options,
+                                        const SessionProviders& providers);
 
-// Scratch to grant for a projection of this width. One wider than planned gets what it needs,
-// within an equal share of the budget per projection in flight. EXCEEDS_MEMORY_BUDGET with field
-// "projection"; its smallest_budget_bytes is enough for as many such projections at once as were
-// wanted.
-absl::StatusOr<int64_t> ProjectionWorking(int64_t columns, const SessionOptions& options,
-                                          const SessionPlan& plan, plugin::Provider& provider);
+// How the resources of an original space that these options ask for were computed.
+OriginalSide::Variant VariantOf(const SessionOptions& options, const SessionProviders& providers,
+                                int32_t kind);
 
-// The matrix of one space without its data.
-tenon_matrix MatrixOf(const SessionOptions& options, bool original, int64_t columns);
+// Positions of the specifications that are scored from a resource, or from what is built with it.
+std::vector<int> ConsumersOf(const std::vector<MeasureSpec>& specs, const ResourceKey& key);
 
 }  // namespace tenon::measurement
 

@@ -36,6 +36,8 @@ const tenon_resource_key kRankOrderKey = {TENON_RESOURCE_PAIR_ORDER, kOriginal, 
 const tenon_resource_key kPositionOrderKey = {TENON_RESOURCE_PAIR_ORDER, kOriginal, 0,
                                               measurement::kPositionOrder};
 
+const tenon_resource_key kTableKey = {TENON_RESOURCE_RANK_TABLE, kOriginal, 0, 0};
+
 struct Points {
   int64_t rows = 0, columns = 0;
   std::vector<double> values;
@@ -122,7 +124,56 @@ std::vector<tenon_resource_key> ExactKeys(int64_t n) {
           {TENON_RESOURCE_SELECTED_RANKS, kPair, n - 1, 0},
           {TENON_RESOURCE_CONDENSED, kOriginal, 0, 0},
           {TENON_RESOURCE_CONDENSED, kEmbedded, 0, 0},
-          kRankOrderKey};
+          kRankOrderKey,
+          kTableKey};
+}
+
+TEST(Resources, AreTheSameFromTablesOfTheOriginalSpace) {
+  const Points hd = GridPoints(150, 4, 21), ld = GridPoints(150, 2, 22);
+  const tenon_resource_key ranks = {TENON_RESOURCE_SELECTED_RANKS, kPair, 9, 0};
+  const tenon_resource_key sums = {TENON_RESOURCE_PAIR_STATISTICS, kPair, 0, 0};
+  const tenon_resource_key condensed = {TENON_RESOURCE_CONDENSED, kOriginal, 0, 0};
+  Job tables({{TENON_RESOURCE_KNN, kOriginal, 9, 0}, kTableKey, condensed}, hd, ld);
+  ASSERT_TRUE(tables.Build().ok());
+  for (const bool reference : {false, true}) {
+    Job direct({ranks, sums}, hd, ld), looked_up({ranks, sums}, hd, ld);
+    looked_up.Offer(tables);
+    looked_up.request.original.data = nullptr;  // nothing of the original points is read
+    ASSERT_TRUE(direct.Build(reference).ok());
+    ASSERT_TRUE(looked_up.Build(reference).ok());
+    EXPECT_EQ(direct.memory, looked_up.memory);
+  }
+}
+
+TEST(Resources, AreTheSameFromFiles) {
+  const std::string folder = ::testing::TempDir();
+  for (const bool ties : {false, true}) {
+    const Points hd = ties ? GridPoints(600, 2, 31) : NormalPoints(600, 6, 31);
+    const Points ld = ties ? GridPoints(600, 2, 32) : NormalPoints(600, 2, 32);
+    const std::vector<tenon_resource_key> keys = {
+        {TENON_RESOURCE_ORDERED_PAIR_STATISTICS, kPair, 0, measurement::kRankCorrelation},
+        {TENON_RESOURCE_ORDERED_PAIR_STATISTICS, kPair, 0, measurement::kIsotonicFit}};
+    Job order({kRankOrderKey, kPositionOrderKey}, hd, ld);
+    ASSERT_TRUE(order.Build().ok());
+    Job memory(keys, hd, ld), files(keys, hd, ld);
+    memory.Offer(order);
+    ASSERT_TRUE(memory.Build().ok());
+    files.request.temporary_directory = folder.c_str();
+    files.request.threads = 2;
+    files.request.temporary_bytes = measurement::TemporaryBytes(keys, 600) - 1;
+    EXPECT_TRUE(Fails(files.Build(), Reason::kExceedsTemporaryBudget));
+    files.request.temporary_bytes += 1;
+    ASSERT_TRUE(files.Build().ok());
+    EXPECT_GT(files.statistics.temporary_bytes, 0);
+    EXPECT_LE(files.statistics.temporary_bytes, files.request.temporary_bytes);
+    EXPECT_EQ(files.memory[0], memory.memory[0]);
+    const auto& got = *files.Read<OrderedPairStatistics>(1);
+    const auto& want = *memory.Read<OrderedPairStatistics>(1);
+    EXPECT_EQ(got.isotonic_blocks, want.isotonic_blocks);
+    EXPECT_NEAR(got.isotonic_residual, want.isotonic_residual, 1e-12 * want.isotonic_residual);
+    EXPECT_NEAR(got.sum_embedded_squared, want.sum_embedded_squared,
+                1e-13 * want.sum_embedded_squared);
+  }
 }
 
 struct Shape {

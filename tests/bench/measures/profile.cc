@@ -33,7 +33,7 @@ using measurement::Session;
 using measurement::SessionOptions;
 
 struct Options {
-  int64_t rows = 5000, columns = 50, width = 2, budget = 0;
+  int64_t rows = 5000, columns = 50, width = 2, budget = 0, expected = 0;
   int threads = 2, repeat = 5;
   std::string data, projection;
   std::vector<RawSpec> specs;
@@ -70,6 +70,7 @@ Options Parse(int argc, char** argv) {
     if (name == "--rows") options.rows = std::atoll(value.c_str());
     if (name == "--columns") options.columns = std::atoll(value.c_str());
     if (name == "--width") options.width = std::atoll(value.c_str());
+    if (name == "--expected") options.expected = std::atoll(value.c_str());
     if (name == "--budget") options.budget = std::atoll(value.c_str());
     if (name == "--threads") options.threads = std::atoi(value.c_str());
     if (name == "--repeat") options.repeat = std::atoi(value.c_str());
@@ -120,6 +121,7 @@ int Main(int argc, char** argv) {
   session_options.max_embedded_columns = projection.spec.shape[1];
   session_options.memory_budget_bytes = options.budget;
   session_options.threads = options.threads;
+  session_options.expected_projections = options.expected;
   nlohmann::json result;
   std::vector<double> originals, firsts, further;
   for (int r = 0; r < options.repeat; ++r) {
