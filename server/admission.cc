@@ -1,5 +1,7 @@
 #include "server/admission.h"
 
+#include <algorithm>
+
 #include "backends/core/error.h"
 
 namespace tenon::server {
@@ -10,6 +12,14 @@ void Reservation::Release() {
   budget_->reserved_ -= bytes_;
   budget_ = nullptr;
   bytes_ = 0;
+}
+
+void Reservation::Shrink(int64_t bytes) {
+  if (budget_ == nullptr) return;
+  std::lock_guard lock(budget_->mutex_);
+  bytes = std::clamp<int64_t>(bytes, 0, bytes_);
+  budget_->reserved_ -= bytes;
+  bytes_ -= bytes;
 }
 
 absl::StatusOr<Reservation> MemoryBudget::Reserve(int64_t bytes) {

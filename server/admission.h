@@ -32,6 +32,8 @@ class Reservation {
   }
   int64_t bytes() const { return bytes_; }
   void Release();
+  // Gives back so many of the bytes, at most all.
+  void Shrink(int64_t bytes);
 
  private:
   friend class MemoryBudget;

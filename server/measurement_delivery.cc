@@ -91,12 +91,28 @@ absl::Status MeasurementStream::KeepDataset() {
   return absl::OkStatus();
 }
 
+// What is kept with the data set has a reservation of its own there; ours for it goes.
+void MeasurementStream::GiveUpKept(const measurement::RunInfo& info) {
+  if (call_->original_side == nullptr) return;
+  int64_t bytes = 0;
+  const auto kept = call_->original_side->List();
+  for (const EngineResource& resource : info.resources) {
+    if (resource.reused || resource.space != "original") continue;
+    for (const auto& other : kept) {
+      if (IsKept(resource, *other)) bytes += resource.bytes;
+    }
+  }
+  std::lock_guard lock(mutex_);
+  call_->reservation.Shrink(bytes);
+}
+
 void MeasurementStream::Bind() {
   tally_.BindBegan();
   absl::Status status = BindDataset();
   if (status.ok() && call_->keep_dataset) status = KeepDataset();
   if (!status.ok()) return Fail(AsWireError(status, call_->header));
-  tally_.BindEnded(call_->session->original_info());
+  tally_.BindEnded(*call_);
+  GiveUpKept(call_->session->original_info());
   // The session has a copy of its own.
   call_->dataset.Take();
   call_->dataset_reservation.Release();
@@ -122,9 +138,13 @@ void MeasurementStream::Score(const ItemPointer& item) {
   if (!call_->files.empty()) usable = AtField(LoadFile(item.get()), "projection");
   const Tensor projection =
       call_->files.empty() ? item->data.Take() : std::exchange(item->from_file, Tensor());
-  if (usable.ok()) usable = CheckValues(projection, false, "projection");
+  if (usable.ok()) {
+    item->columns = projection.spec.shape[1];
+    usable = CheckValues(projection, false, "projection");
+  }
   if (usable.ok()) {
     item->result = call_->session->Measure(projection, cancel());
+    if (item->result.ok()) GiveUpKept(item->result->info);
   } else {
     item->result = usable;
   }
@@ -225,6 +245,9 @@ void MeasurementStream::Deliver(const ItemPointer& item) {
     tally_.Refused(answer->item.error().error());
   } else {
     tally_.Scored(*call_, *item);
+    for (const v1::SpecScores& spec : answer->item.scores().specs()) {
+      if (spec.has_error()) tally_.Skipped(spec.error());
+    }
   }
   item->extra.Release();
   Answer(*std::move(answer));

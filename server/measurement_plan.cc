@@ -65,6 +65,14 @@ v1::InFlightLimit WireInFlightLimit(const MeasureCall& call, const Limits& limit
                                                         : v1::IN_FLIGHT_LIMIT_PROJECTION_COUNT;
 }
 
+int64_t WarmBytes(const Session& session) {
+  int64_t bytes = 0;
+  for (const EngineResource& resource : session.planned_original()) {
+    if (resource.reused) bytes += resource.bytes;
+  }
+  return bytes;
+}
+
 void WriteMemoryPlan(int64_t input, bool cut, const Limits& limits, MeasureCall* call) {
   const Session& session = *call->session;
   v1::MeasureMemoryPlan& memory = call->memory;
@@ -75,19 +83,16 @@ void WriteMemoryPlan(int64_t input, bool cut, const Limits& limits, MeasureCall*
   memory.set_batch_size(1);
   memory.set_batch_limit(v1::BATCH_LIMIT_NO_BATCHABLE_RESOURCE);
   memory.set_input_bytes(input);
-  memory.set_original_bytes(session.original_bytes());
+  call->warm_bytes = WarmBytes(session);
+  memory.set_original_bytes(session.original_bytes() + call->warm_bytes);
   const int64_t rest = session.planned_peak_bytes() - session.original_bytes();
   memory.set_per_projection_bytes(rest / width + call->projection_buffer_bytes);
-  memory.set_total_bytes(input + session.planned_peak_bytes() +
+  memory.set_total_bytes(input + call->warm_bytes + session.planned_peak_bytes() +
                          width * call->projection_buffer_bytes);
-  std::vector<EngineResource> resources = session.planned_original();
-  for (const EngineResource& resource : resources) {
-    // What the projections need at once hides smaller ones.
-    if (resource.working_bytes >= rest) memory.set_original_working_bytes(rest);
-  }
   const int64_t temporary = session.planned_temporary_bytes();
   memory.set_temporary_bytes(temporary);
   memory.set_per_projection_temporary_bytes(temporary / width);
+  std::vector<EngineResource> resources = session.planned_original();
   const auto projection = session.planned_projection();
   resources.insert(resources.end(), projection.begin(), projection.end());
   memory.set_pair_strategy(PairStrategyOf(resources));
@@ -102,8 +107,9 @@ absl::Status Plan(int64_t budget, const Limits& limits, MeasureCall* call) {
   const int64_t input = call->dataset_reservation.bytes() + LabelBytes(*call);
   const bool placeholder = call->needs_labels && call->labels_follow;
   bool cut = false;  // fewer projections in flight, so that their buffers fit too
+  int64_t warm = 0;  // resources that are there already; reserved, but part of the plan
   for (;;) {
-    const int64_t besides = input + call->projection_buffer_bytes;
+    const int64_t besides = input + warm + call->projection_buffer_bytes;
     call->options.memory_budget_bytes = std::max<int64_t>(1, budget - besides);
     auto session = Session::Prepare(call->specs, call->options,
                                     placeholder ? PlaceholderLabels(call->rows()) : call->labels,
@@ -111,11 +117,17 @@ absl::Status Plan(int64_t budget, const Limits& limits, MeasureCall* call) {
     if (!session.ok()) return BudgetError(session.status(), *call, budget, besides);
     call->session = *std::move(session);
     const int width = call->session->in_flight();
-    const int64_t total =
-        input + call->session->planned_peak_bytes() + width * call->projection_buffer_bytes;
-    if (total <= budget || width == 1) break;
-    call->options.in_flight = width - 1;
-    cut = true;
+    const int64_t total = input + WarmBytes(*call->session) + call->session->planned_peak_bytes() +
+                          width * call->projection_buffer_bytes;
+    if (total <= budget) break;
+    if (WarmBytes(*call->session) > warm) {
+      warm = WarmBytes(*call->session);
+    } else if (width > 1) {
+      call->options.in_flight = width - 1;
+      cut = true;
+    } else {
+      break;
+    }
   }
   WriteMemoryPlan(input, cut, limits, call);
   call->setup_seconds =
@@ -163,7 +175,7 @@ void WriteGranted(int64_t budget, const Limits& limits, MeasureCall* call) {
 // As the session plans a single projection of this width within its share of the budget. 0 when it
 // does not fit: the session says so better.
 int64_t PlanBeyond(const MeasureCall& call, int64_t columns) {
-  const int64_t original = call.memory.original_bytes();
+  const int64_t original = call.memory.original_bytes() - call.warm_bytes;
   const int64_t narrow = call.memory.per_projection_bytes() - call.projection_buffer_bytes;
   measurement::SessionOptions one = call.options;
   one.max_embedded_columns = columns;
@@ -195,9 +207,9 @@ absl::Status PlanAndReserve(ServerState* state, MeasureCall* call) {
   TENON_RETURN_IF_ERROR(OpenScratch(state, call));
   TENON_RETURN_IF_ERROR(Plan(budget, state->limits, call));
   call->reservation.Release();
-  TENON_ASSIGN_OR_RETURN(
-      call->reservation,
-      state->budget.Reserve(call->memory.total_bytes() - call->dataset_reservation.bytes()));
+  TENON_ASSIGN_OR_RETURN(call->reservation,
+                         state->budget.Reserve(call->memory.total_bytes() - call->warm_bytes -
+                                               call->dataset_reservation.bytes()));
   TENON_RETURN_IF_ERROR(ReserveScratch(state, call));
   WriteGranted(budget, state->limits, call);
   return absl::OkStatus();

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "server/measurement_codec.h"
+#include "backends/measurement/metrics.h"
 #include "server/version.h"
 
 namespace tenon::server {
@@ -16,14 +16,27 @@ double Seconds(Clock::duration duration) {
   return std::max(0.0, std::chrono::duration<double>(duration).count());
 }
 
+// `columns` are those of the widest projection.
 void WriteMeasureSeconds(const MeasureCall& call, const std::vector<double>& seconds,
+                         int64_t columns,
                          google::protobuf::RepeatedPtrField<v1::MeasureSeconds>* out) {
+  const int threads = std::max(1, call.options.threads);
+  const measurement::MetricShape shape = {
+      .n = call.rows(),
+      .original_columns = call.options.original_columns,
+      .embedded_columns = std::max(columns, call.options.max_embedded_columns),
+      .threads = threads,
+      .return_local = call.options.return_local};
   for (size_t i = 0; i < seconds.size(); ++i) {
     v1::MeasureSeconds* entry = out->Add();
+    const measurement::MeasureSpec& spec = call.session->specs()[i];
     entry->set_spec(static_cast<int32_t>(i));
-    entry->set_id(call.session->specs()[i].info->id);
+    entry->set_id(spec.info->id);
     entry->set_seconds(seconds[i]);
-    entry->set_workers(1);
+    entry->set_working_bytes(measurement::MetricWorkingBytes(spec, shape));
+    const bool own = spec.Has("workers");
+    entry->set_workers(
+        own ? static_cast<int32_t>(std::min<int64_t>(spec.Integer("workers"), threads)) : threads);
   }
 }
 
@@ -39,9 +52,13 @@ void WriteRunInfo(const MeasureCall& call, const ProjectionItem& item, v1::RunIn
   timing->set_request_seconds(Seconds(item.ended - item.complete));
   timing->set_timing_scope(v1::TIMING_SCOPE_SYNCHRONOUS_HOST);
   timing->set_received_bytes(item.bytes);
-  WriteResources(info, std::string(call.provider->name()), call.options.compute_dtype,
-                 out->mutable_resources());
-  WriteMeasureSeconds(call, info.spec_seconds, out->mutable_measures());
+  std::vector<EngineResource> own;
+  for (const EngineResource& resource : info.resources) {
+    if (resource.space != "original") own.push_back(resource);
+  }
+  WriteResources(own, call.resource_context(false), out->mutable_resources());
+  WriteMeasureSeconds(call, info.spec_seconds, item.columns, out->mutable_measures());
+  out->set_temporary_peak_bytes(info.temporary_peak_bytes);
   out->set_resource_seconds(info.resource_seconds);
   out->set_metric_seconds(info.metric_seconds);
   out->set_batch_size(1);
@@ -80,13 +97,30 @@ void MeasureTally::BindBegan() {
   bind_begun_ = true;
 }
 
-void MeasureTally::BindEnded(const measurement::RunInfo& original) {
+void MeasureTally::BindEnded(const MeasureCall& call) {
+  const measurement::RunInfo& original = call.session->original_info();
   {
     std::lock_guard lock(mutex_);
     bound_ = true;
     original_ = original;
+    AddResources(call, original.resources);
   }
   metrics_->Observe(Method::kMeasure, Phase::kSetup, original.total_seconds);
+}
+
+void MeasureTally::AddResources(const MeasureCall& call,
+                                const std::vector<EngineResource>& resources) {
+  const std::string requested(call.provider->name());
+  for (const EngineResource& resource : resources) {
+    if (resource.provider == requested || resource.provider.empty()) continue;
+    if (!resource.reused) seconds_elsewhere_[resource.provider] += resource.build_seconds;
+    const bool known =
+        std::any_of(fallbacks_.begin(), fallbacks_.end(), [&](const v1::ProviderChoice& other) {
+          return other.actual() == resource.provider &&
+                 other.fallback_reason() == resource.fallback_reason;
+        });
+    if (!known) fallbacks_.push_back(ChoiceOf(resource, requested));
+  }
 }
 
 void MeasureTally::BytesReceived(int64_t bytes) {
@@ -117,6 +151,19 @@ void MeasureTally::Scored(const MeasureCall& call, const ProjectionItem& item) {
   resource_seconds_ += info.resource_seconds;
   metric_seconds_ += info.metric_seconds;
   scoring_seconds_ += info.total_seconds;
+  temporary_peak_bytes_ = std::max(temporary_peak_bytes_, info.temporary_peak_bytes);
+  widest_ = std::max(widest_, item.columns);
+  AddResources(call, info.resources);
+  // Some of the original space come with the first projection.
+  for (const EngineResource& resource : info.resources) {
+    if (resource.space != "original") continue;
+    const bool known =
+        std::any_of(original_.resources.begin(), original_.resources.end(),
+                    [&](const auto& other) { return SameResource(other, resource); });
+    if (known) continue;
+    original_.resources.push_back(resource);
+    if (!resource.reused) original_.resource_seconds += resource.build_seconds;
+  }
   spec_seconds_.resize(info.spec_seconds.size());
   for (size_t i = 0; i < spec_seconds_.size(); ++i) spec_seconds_[i] += info.spec_seconds[i];
   if (call.header.result().report_detail() != v1::REPORT_DETAIL_TIMELINE ||
@@ -135,6 +182,15 @@ void MeasureTally::Refused(const v1::ErrorDetail& error) {
   metrics_->AddProjections(0, 1);
   std::lock_guard lock(mutex_);
   ++refused_;
+  CountError(error);
+}
+
+void MeasureTally::Skipped(const v1::ErrorDetail& error) {
+  std::lock_guard lock(mutex_);
+  CountError(error);
+}
+
+void MeasureTally::CountError(const v1::ErrorDetail& error) {
   for (v1::ErrorCount& count : errors_) {
     if (count.reason() != error.reason()) continue;
     count.set_count(count.count() + 1);
@@ -155,10 +211,15 @@ void MeasureTally::WriteProgress(const MeasureCall& call, v1::MeasureProgress* o
                                        : v1::MEASURE_PHASE_SCORING);
   out->set_projections_read(consumed_);
   out->set_projections_done(scored_ + refused_);
-  if (call.header.has_inline_projections()) {
-    out->set_projections_total(call.header.inline_projections().projections_size());
-  } else if (call.header.client_stream().has_expected_projections()) {
-    out->set_projections_total(call.header.client_stream().expected_projections());
+  const auto total = call.projection_count();
+  const int64_t done = scored_ + refused_;
+  if (total) out->set_projections_total(*total);
+  if (bound_ && total && *total > 0) {
+    out->set_fraction(std::min(1.0, static_cast<double>(done) / static_cast<double>(*total)));
+    const double spent = Seconds(Clock::now() - bind_began_);
+    if (done > 0 && done <= *total) {
+      out->set_left_seconds(spent / static_cast<double>(done) * static_cast<double>(*total - done));
+    }
   }
   if (!is_input_complete_ && call.dataset.size_bytes() > 0) {
     out->set_fraction(static_cast<double>(call.dataset.received_bytes()) /
@@ -203,41 +264,59 @@ void MeasureTally::WriteTiming(const MeasureCall& call, v1::Timing* out) const {
   out->set_sent_bytes(bytes_sent_);
 }
 
+void MeasureTally::WriteOriginal(const MeasureCall& call, v1::MeasureReport* out) const {
+  bool all_reused = !original_.resources.empty();
+  for (const EngineResource& resource : original_.resources) {
+    out->set_original_resource_bytes(out->original_resource_bytes() + resource.bytes);
+    all_reused = all_reused && resource.reused;
+  }
+  out->set_original_resources_reused(all_reused);
+  if (!all_reused) out->set_original_resource_seconds(original_.resource_seconds);
+  if (call.brief()) return;
+  WriteResources(original_.resources, call.resource_context(false),
+                 out->mutable_original_resources());
+}
+
+void MeasureTally::WriteProviders(const MeasureCall& call, int max_in_flight,
+                                  v1::MeasureReport* out) const {
+  double elsewhere = 0;
+  for (const auto& [name, seconds] : seconds_elsewhere_) elsewhere += seconds;
+  const auto add = [&](const std::string& name, double seconds) {
+    v1::ProviderReport* report = out->add_providers();
+    report->set_provider(name);
+    report->set_workers(max_in_flight);
+    v1::Timing* timing = report->mutable_timing();
+    timing->set_dispatch_seconds(seconds);
+    if (bound_) timing->set_execution_seconds(seconds);
+    timing->set_total_host_seconds(seconds);
+    timing->set_timing_scope(out->timing().timing_scope());
+    return report;
+  };
+  add(std::string(call.provider->name()),
+      std::max(0.0, out->timing().dispatch_seconds() - elsewhere))
+      ->set_planned_peak_bytes(call.session->planned_peak_bytes());
+  for (const auto& [name, seconds] : seconds_elsewhere_) add(name, seconds);
+  out->mutable_fallbacks()->Assign(fallbacks_.begin(), fallbacks_.end());
+}
+
 void MeasureTally::WriteReport(const MeasureCall& call, int max_in_flight,
                                v1::MeasureReport* out) const {
-  const std::string provider(call.provider->name());
   WriteTiming(call, out->mutable_timing());
-  out->mutable_memory()->set_planned_peak_bytes(call.memory.total_bytes());
-  out->mutable_memory()->set_memory_budget_bytes(call.granted.memory_budget_bytes());
+  v1::MemoryReport* memory = out->mutable_memory();
+  memory->set_planned_peak_bytes(call.memory.total_bytes());
+  memory->set_memory_budget_bytes(call.granted.memory_budget_bytes());
+  memory->set_planned_temporary_bytes(call.memory.temporary_bytes());
+  memory->set_temporary_peak_bytes(temporary_peak_bytes_);
   *out->mutable_memory_plan() = call.memory;
-  for (const auto& resource : original_.resources) {
-    out->set_original_resource_bytes(out->original_resource_bytes() + resource.bytes);
-    if (resource.provider == provider) continue;
-    v1::ProviderChoice* fallback = out->add_fallbacks();
-    fallback->set_requested(provider);
-    fallback->set_actual(resource.provider);
-    fallback->set_fallback_reason(resource.fallback_reason);
-  }
-  if (!call.brief()) {
-    WriteResources(original_, provider, call.options.compute_dtype,
-                   out->mutable_original_resources());
-  }
-  out->set_original_resource_seconds(original_.resource_seconds);
+  WriteOriginal(call, out);
   out->set_resource_seconds(resource_seconds_);
   out->set_metric_seconds(metric_seconds_);
-  WriteMeasureSeconds(call, spec_seconds_, out->mutable_measures());
+  WriteMeasureSeconds(call, spec_seconds_, widest_, out->mutable_measures());
   if (scored_ > 0) out->set_first_projection_seconds(first_seconds_);
   if (scored_ > 1) {
     out->set_further_projection_seconds(further_seconds_ / static_cast<double>(scored_ - 1));
   }
-  v1::ProviderReport* report = out->add_providers();
-  report->set_provider(provider);
-  report->set_workers(max_in_flight);
-  report->set_planned_peak_bytes(call.session->planned_peak_bytes());
-  v1::Timing* timing = report->mutable_timing();
-  timing->set_dispatch_seconds(out->timing().dispatch_seconds());
-  if (bound_) timing->set_execution_seconds(out->timing().execution_seconds());
-  timing->set_timing_scope(out->timing().timing_scope());
+  WriteProviders(call, max_in_flight, out);
   out->set_max_in_flight_observed(max_in_flight);
   out->set_max_batch_observed(scored_ > 0 ? 1 : 0);
   out->mutable_timeline()->Assign(timeline_.begin(), timeline_.end());

@@ -5,12 +5,14 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "backends/measurement/session.h"
 #include "server/measurement_request.h"
+#include "server/measurement_resources.h"
 #include "server/measurement_window.h"
 #include "server/metrics.h"
 #include "tenon/v1/measurement.pb.h"
@@ -32,13 +34,14 @@ class MeasureTally {
   void Started();        // it left the queue
   void InputComplete();  // data set and labels are there
   void BindBegan();
-  void BindEnded(const measurement::RunInfo& original);
+  void BindEnded(const MeasureCall& call);
 
   void BytesReceived(int64_t bytes);
   void BytesSent(int64_t bytes);
   void Consumed();  // a projection came in full
   void Scored(const MeasureCall& call, const ProjectionItem& item);
   void Refused(const v1::ErrorDetail& error);  // a projection's item_error
+  void Skipped(const v1::ErrorDetail& error);  // of a measure that others are answered without
 
   // Everything up to now.
   void WriteProgress(const MeasureCall& call, v1::MeasureProgress* out) const;
@@ -50,6 +53,10 @@ class MeasureTally {
  private:
   // With mutex_ held.
   void WriteTiming(const MeasureCall& call, v1::Timing* out) const;
+  void CountError(const v1::ErrorDetail& error);
+  void AddResources(const MeasureCall& call, const std::vector<EngineResource>& resources);
+  void WriteProviders(const MeasureCall& call, int max_in_flight, v1::MeasureReport* out) const;
+  void WriteOriginal(const MeasureCall& call, v1::MeasureReport* out) const;
   void WriteReport(const MeasureCall& call, int max_in_flight, v1::MeasureReport* out) const;
 
   Metrics* const metrics_;
@@ -62,6 +69,10 @@ class MeasureTally {
   int64_t consumed_ = 0, scored_ = 0, refused_ = 0;
   double resource_seconds_ = 0, metric_seconds_ = 0, scoring_seconds_ = 0;
   double first_seconds_ = 0, further_seconds_ = 0;
+  int64_t temporary_peak_bytes_ = 0;
+  int64_t widest_ = 0;                               // columns of projections
+  std::vector<v1::ProviderChoice> fallbacks_;        // each once
+  std::map<std::string, double> seconds_elsewhere_;  // of resources, by who built them instead
   std::vector<double> spec_seconds_;
   std::vector<v1::TimelineEvent> timeline_;
   std::vector<v1::ErrorCount> errors_;

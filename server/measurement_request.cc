@@ -262,6 +262,12 @@ absl::Status ReadLabels(MeasureCall* call) {
   return CheckLabelCount(LabelCount(call->labels), call->rows(), "header.labels");
 }
 
+measurement::PairOrdering PairOrderingOf(v1::PairOrderStrategy strategy) {
+  if (strategy == v1::PAIR_ORDER_STRATEGY_MEMORY) return measurement::PairOrdering::kMemory;
+  if (strategy == v1::PAIR_ORDER_STRATEGY_EXTERNAL) return measurement::PairOrdering::kExternal;
+  return measurement::PairOrdering::kAuto;
+}
+
 absl::Status ReadOptions(const Limits& limits, MeasureCall* call) {
   const v1::MeasureExecution& execution = call->header.execution();
   measurement::SessionOptions& options = call->options;
@@ -316,12 +322,6 @@ absl::Status ReadProvider(ServerState* state, MeasureCall* call) {
   auto fallback = state->providers.Find("");  // the CPU, by definition
   if (fallback.ok() && *fallback != call->provider) call->fallback = *std::move(fallback);
   return absl::OkStatus();
-}
-
-measurement::PairOrdering PairOrderingOf(v1::PairOrderStrategy strategy) {
-  if (strategy == v1::PAIR_ORDER_STRATEGY_MEMORY) return measurement::PairOrdering::kMemory;
-  if (strategy == v1::PAIR_ORDER_STRATEGY_EXTERNAL) return measurement::PairOrdering::kExternal;
-  return measurement::PairOrdering::kAuto;
 }
 
 absl::Status TakeDataset(MeasureCall* call) {

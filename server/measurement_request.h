@@ -56,6 +56,7 @@ struct MeasureCall {
   Reservation dataset_reservation;  // the bytes as they come from the wire
   Reservation reservation;          // the rest of the planned peak
   v1::MeasureMemoryPlan memory;
+  int64_t warm_bytes = 0;               // of resources that were there; reserved by who keeps them
   int64_t projection_buffer_bytes = 0;  // planned for the wire form of one projection
   v1::GrantedLimits granted;
   double setup_seconds = 0;  // planning

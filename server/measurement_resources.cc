@@ -87,7 +87,7 @@ class DetailWriter {
   }
 
   void WritePairs(v1::PairStatisticsDetails* out) {
-    out->set_strategy(v1::PAIR_STRATEGY_STREAMING);
+    out->set_strategy(PairStrategyOf({resource_}));
     out->set_pair_count(measurement::PairCount(context_.rows));
     out->set_chunk_pairs(std::min(resource_.block_rows * context_.rows, out->pair_count()));
     out->set_reduction_passes(1);
@@ -117,7 +117,7 @@ class DetailWriter {
     for (const int32_t k : ks) out->add_requested_ks(k);
     out->set_index_bytes(sizeof(int32_t));
     if (resource_.kind == "selected_ranks") {
-      out->set_rank_algorithm(resource_.algorithm == "lookup" ? "table" : "counted");
+      out->set_rank_algorithm(resource_.algorithm);
     }
     AddMeasures(out);
   }
@@ -179,6 +179,13 @@ void WriteKept(const measurement::OriginalSide::Kept& kept, v1::ResourceReport* 
   out->set_reused(true);
 }
 
+bool IsKept(const EngineResource& resource, const measurement::OriginalSide::Kept& kept) {
+  const measurement::ResourceKey& key = kept.resource.key;
+  return resource.kind == measurement::KindName(key.kind) && resource.k == key.k &&
+         resource.bytes == kept.resource.bytes && resource.provider == kept.variant.provider &&
+         (resource.kind != "density" || resource.parameter == key.parameter);
+}
+
 bool SameResource(const EngineResource& a, const EngineResource& b) {
   return a.kind == b.kind && a.space == b.space && a.k == b.k && a.parameter == b.parameter;
 }
@@ -187,7 +194,9 @@ v1::PairStrategy PairStrategyOf(const std::vector<EngineResource>& resources) {
   v1::PairStrategy strategy = v1::PAIR_STRATEGY_UNSPECIFIED;
   for (const EngineResource& resource : resources) {
     if (resource.pair_strategy == "external") return v1::PAIR_STRATEGY_EXTERNAL;
-    if (resource.kind == "pair_order" || resource.kind == "ordered_pair_statistics") {
+    const bool is_ordered =
+        resource.kind == "pair_order" || resource.kind == "ordered_pair_statistics";
+    if (is_ordered || (resource.kind == "pair_statistics" && resource.algorithm == "condensed")) {
       strategy = v1::PAIR_STRATEGY_CONDENSED;
     } else if (resource.kind == "pair_statistics" && strategy == v1::PAIR_STRATEGY_UNSPECIFIED) {
       strategy = v1::PAIR_STRATEGY_STREAMING;

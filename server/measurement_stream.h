@@ -85,6 +85,7 @@ class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::Measur
   absl::Status BindDataset();
   void ScoreLater(const ItemPointer& item);
   absl::Status KeepDataset();
+  void GiveUpKept(const measurement::RunInfo& info);
   void Score(const ItemPointer& item);
   void Feed();  // the source that is not the client
   bool FeedOne();

@@ -40,8 +40,19 @@ const Refused kSpecs[] = {
     {"CaseCounts", [](auto* h) { h->add_specs()->set_id("TNC"); },
      "INVALID_ARGUMENT UNKNOWN_MEASURE header.specs[2].id"},
     {"NoId", [](auto* h) { h->add_specs(); }, "INVALID_ARGUMENT MISSING_FIELD header.specs[2].id"},
-    {"NotOfferedYet", [](auto* h) { h->add_specs()->set_id("gi"); },
-     "UNIMPLEMENTED NOT_IMPLEMENTED header.specs[2].id"},
+    {"ConditionNotMet",
+     [](auto* h) {
+       h->add_specs()->set_id("gi");
+       h->mutable_specs(2)->mutable_gap_index()->set_minkowski_p(3);
+     },
+     "INVALID_ARGUMENT BAD_PARAMETER header.specs[2].gap_index.minkowski_p"},
+    {"MatrixUnknown",
+     [](auto* h) {
+       h->add_specs()->set_id("gi");
+       h->mutable_specs(2)->mutable_gap_index()->set_metric(v1::ROW_METRIC_PRECOMPUTED);
+       h->mutable_specs(2)->mutable_gap_index()->set_precomputed_handle("datasets/none");
+     },
+     "NOT_FOUND NOT_FOUND header.specs[2].gap_index.precomputed_handle"},
     {"ParametersOfAnother",
      [](auto* h) { h->mutable_specs(1)->mutable_kl_divergence()->set_sigma(1); },
      "INVALID_ARGUMENT BAD_PARAMETER header.specs[1].kl_divergence"},
@@ -83,7 +94,7 @@ const Refused kDatasets[] = {
      [](auto* h) {
        h->mutable_dataset_input()->mutable_spec()->set_dtype(static_cast<v1::DataType>(99));
      },
-     "INVALID_ARGUMENT MISSING_FIELD header.dataset_input.spec.dtype"},
+     "INVALID_ARGUMENT BAD_PARAMETER header.dataset_input.spec.dtype"},
     {"Complex",
      [](auto* h) {
        h->mutable_dataset_input()->mutable_spec()->set_dtype(v1::DATA_TYPE_COMPLEX64);
@@ -180,8 +191,6 @@ const Refused kExecution[] = {
      "INVALID_ARGUMENT BAD_PARAMETER header.execution.max_queue_seconds"},
     {"OnErrorUnknown", [](auto* h) { Execution(h)->set_on_error(static_cast<v1::OnError>(17)); },
      "INVALID_ARGUMENT BAD_PARAMETER header.execution.on_error"},
-    {"SkipMeasure", [](auto* h) { Execution(h)->set_on_error(v1::ON_ERROR_SKIP_MEASURE); },
-     "UNIMPLEMENTED NOT_IMPLEMENTED header.execution.on_error"},
     {"PriorityUnknown",
      [](auto* h) { Execution(h)->set_priority(static_cast<v1::PriorityClass>(17)); },
      "INVALID_ARGUMENT BAD_PARAMETER header.execution.priority"},

@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "backends/core/npy.h"
-#include "backends/measurement/registry.h"
+#include "tenon/measure_spec.h"
 #include "tests/server/measurement_test_server.h"
 #include "tests/support/test_data.h"
 
@@ -52,17 +52,36 @@ void SetLabels(const std::string& input, v1::Labels* labels) {
   labels->mutable_int64s()->mutable_values()->Assign(values, values + tensor->spec.shape[0]);
 }
 
-// Adds the measures of a golden case that are offered and tells their positions.
-std::vector<size_t> AddGoldenSpecs(const json& specs, v1::MeasureHeader* header) {
-  std::vector<size_t> positions;
-  for (size_t i = 0; i < specs.size(); ++i) {
-    const std::string id = specs[i]["id"];
-    const auto* info = measurement::FindMeasure(id);
-    if (info == nullptr || !info->implemented) continue;
-    AddSpec(id, specs[i]["params"].value("k", 0), header);
-    positions.push_back(i);
+std::string ValueText(const json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// A specification of a golden case, whose parameters have the recorded program's names, as the
+// client's text.
+std::string SpecText(const json& spec) {
+  std::string text = spec["id"].get<std::string>();
+  const auto add = [&text](const std::string& name, const std::string& value) {
+    text += (text.find(':') == std::string::npos ? ":" : ",") + name + "=" + value;
+  };
+  for (const auto& [name, value] : spec["params"].items()) {
+    if (name == "random_seed" || name == "random_state") {
+      add("seed", ValueText(value));
+      add("rng", "numpy");
+    } else if (name == "clustering_args") {
+      for (const auto& [key, inner] : value.items()) add("dbscan." + key, ValueText(inner));
+    } else {
+      add(name, ValueText(value));
+    }
   }
-  return positions;
+  return text;
+}
+
+void AddGoldenSpecs(const json& specs, v1::MeasureHeader* header) {
+  for (const json& spec : specs) {
+    auto parsed = client::ParseMeasureSpec(SpecText(spec));
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    *header->add_specs() = *std::move(parsed);
+  }
 }
 
 void ExpectValues(const json& expected, const v1::SpecScores& actual) {
@@ -82,8 +101,7 @@ TEST_P(GoldenTest, ScoresAndLocalScoresAreTheGoldenOnes) {
   const std::string input = golden["input"];
   TestServer server;
   v1::MeasureHeader header;
-  const std::vector<size_t> positions = AddGoldenSpecs(golden["specs"], &header);
-  ASSERT_FALSE(positions.empty());
+  AddGoldenSpecs(golden["specs"], &header);
   const WireTensor dataset = ReadTensor(TestPath("golden/inputs/" + input + ".hd.npy"));
   *header.mutable_dataset_input()->mutable_spec() = dataset.spec;
   if (golden["use_labels"].get<bool>()) SetLabels(input, header.mutable_labels());
@@ -105,15 +123,20 @@ TEST_P(GoldenTest, ScoresAndLocalScoresAreTheGoldenOnes) {
   ASSERT_EQ(Summary(client.Finish()), "OK");
   ASSERT_EQ(frames.size(), 3u);
   const v1::MeasureScores& scores = frames[1].scores();
-  ASSERT_EQ(scores.specs_size(), static_cast<int>(positions.size()));
-  for (size_t i = 0; i < positions.size(); ++i) {
-    ExpectValues(golden["expected_global"][positions[i]], scores.specs(static_cast<int>(i)));
+  ASSERT_EQ(scores.specs_size(), header.specs_size());
+  for (int i = 0; i < scores.specs_size(); ++i) {
+    ExpectValues(golden["expected_global"][static_cast<size_t>(i)], scores.specs(i));
+    const json& params = golden["specs"][static_cast<size_t>(i)]["params"];
+    const bool seeded = params.contains("random_seed") || params.contains("random_state");
+    if (seeded) {
+      EXPECT_EQ(scores.specs(i).seed(),
+                params[params.contains("random_seed") ? "random_seed" : "random_state"]);
+    }
   }
   if (!golden["return_local"].get<bool>()) return;
   int checked = 0;
   for (const v1::LocalArray& array : scores.local_arrays()) {
-    const auto& expected =
-        golden["expected_local"][positions[static_cast<size_t>(array.spec())]][array.key()];
+    const auto& expected = golden["expected_local"][static_cast<size_t>(array.spec())][array.key()];
     ASSERT_EQ(array.inline_data().size(), expected.size() * sizeof(double)) << array.key();
     for (size_t row = 0; row < expected.size(); ++row, ++checked) {
       double value = 0;
@@ -128,7 +151,12 @@ INSTANTIATE_TEST_SUITE_P(Cases, GoldenTest,
                          ::testing::Values("nbr_gauss200_k7", "nbr_f32_100_k10", "nbr_dup60_k5",
                                            "nbr_tiny12_k5", "nh_strlab60", "pair_gauss200",
                                            "pair_f32_100", "pair_emb3d60", "pair_emb1d60",
-                                           "pair_three3", "geodesic_geo40"));
+                                           "pair_three3", "geodesic_geo40", "label_blobs150",
+                                           "ivm_blobs150", "cevm_blobs150", "cevm_dbscan_blobs150",
+                                           "cadi_gauss200", "snc_dbscan_gauss200",
+                                           "topo_proc_gauss200", "gi_gauss200_euclidean",
+                                           "gi_gauss200_cityblock", "dens_sigmas_gauss200",
+                                           "pair_external_gauss200", "nbr_mixedk_gauss200"));
 
 double Coordinate(const json& value) {
   if (value.is_number()) return value.get<double>();
@@ -221,13 +249,17 @@ TEST(CollectedCaseTest, P19UsesPairsOnce) {
                single.items(0).scores().specs(0));
 }
 
-TEST(CollectedCaseTest, P18IsNotOfferedYet) {
+TEST(CollectedCaseTest, P18GapsInLabelsAndClassesOfOneRow) {
   TestServer server;
   const json entry = FindCase("P18");
-  MeasureClient client(&server);
-  client.Send(CaseHeader(entry["input"], entry["input"]["spec"]));
-  EXPECT_TRUE(client.ReadAll().empty());
-  EXPECT_EQ(Summary(client.Finish()), "UNIMPLEMENTED NOT_IMPLEMENTED header.specs[0].id");
+  for (const std::vector<int64_t>& labels : {std::vector<int64_t>{0, 0, 1, 3}, {7, 7, -2, 100}}) {
+    v1::MeasureHeader header = CaseHeader(entry["input"], entry["input"]["spec"]);
+    header.mutable_labels()->mutable_int64s()->mutable_values()->Assign(labels.begin(),
+                                                                        labels.end());
+    const auto single = Single(&server, header);
+    ASSERT_EQ(single.items_size(), 1);
+    ExpectValues(entry["expected"]["value"], single.items(0).scores().specs(0));
+  }
 }
 
 TEST(CollectedCaseTest, P20NonFiniteValuesAreNamedByRowAndColumn) {

@@ -407,7 +407,7 @@ TEST(StreamTest, LargeLocalArraysFollowInChunks) {
 TEST(StreamTest, AnEmptySourceStillChecksTheDataset) {
   TestServer server;
   MeasureClient good(&server);
-  good.Send(PlainHeader());
+  good.Send(Header(Dataset(), {"kl_div"}));
   const auto frames = good.ReadAll();
   EXPECT_EQ(Summary(good.Finish()), "OK");
   ASSERT_EQ(frames.size(), 2u);

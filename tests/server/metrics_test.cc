@@ -31,6 +31,7 @@ TEST(Metrics, ExpositionKeepsItsSchema) {
       {"tenon_flops_total", {"counter", ""}},
       {"tenon_memory_budget_bytes", {"gauge", ""}},
       {"tenon_memory_reserved_bytes", {"gauge", ""}},
+      {"tenon_memory_resource_bytes", {"gauge", ""}},
       {"tenon_memory_stored_bytes", {"gauge", ""}},
       {"tenon_memory_warm_bytes", {"gauge", ""}},
       {"tenon_payload_bytes_total", {"counter", "direction"}},
@@ -46,6 +47,7 @@ TEST(Metrics, ExpositionKeepsItsSchema) {
       {"tenon_requests_in_flight", {"gauge", "method"}},
       {"tenon_requests_running", {"gauge", ""}},
       {"tenon_requests_total", {"counter", "method,reason"}},
+      {"tenon_scratch_reserved_bytes", {"gauge", ""}},
       {"tenon_server_state", {"gauge", "state"}},
       {"tenon_slices_total", {"counter", ""}},
   };
