@@ -23,6 +23,10 @@ void SquaredRows(int64_t n_rows, const double* panels, int64_t columns, int64_t 
 void SquaredRows(int64_t n_rows, const float* panels, int64_t columns, int64_t first, int64_t last,
                  const float* rows, double* out, int64_t stride);
 
+// out[j * stride + i] = in[i * stride + j] for i < rows, j < columns. Both have room for whole
+// panels of rows and columns, which are written too.
+void Transpose(const double* in, int64_t rows, int64_t columns, int64_t stride, double* out);
+
 // values[j] = its square root.
 void SquareRoots(double* values, int64_t count);
 
