@@ -337,6 +337,36 @@ double Gaussian(const double* squares, int64_t count, double factor) {
          ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
 }
 
+void GaussianRows(const double* squares, int64_t rows, int64_t columns, int64_t stride,
+                  double factor, double* row_sums, double* column_sums) {
+  const hn::ScalableTag<double> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto scale = hn::Set(d, factor);
+  for (int64_t i = 0; i < rows; ++i) {
+    const double* row = squares + i * stride;
+    auto sum = hn::Zero(d);
+    int64_t j = 0;
+    for (; j + lanes <= columns; j += lanes) {
+      const auto value = ExpNegative(d, hn::Mul(scale, hn::LoadU(d, row + j)));
+      sum = hn::Add(sum, value);
+      if (column_sums == nullptr) continue;
+      hn::StoreU(hn::Add(hn::LoadU(d, column_sums + j), value), d, column_sums + j);
+    }
+    if (j < columns) {
+      const auto inside = hn::FirstN(d, static_cast<size_t>(columns - j));
+      const auto x = hn::Mul(scale, hn::MaskedLoad(inside, d, row + j));
+      const auto value = hn::IfThenElseZero(inside, ExpNegative(d, x));
+      sum = hn::Add(sum, value);
+      if (column_sums != nullptr) {
+        HWY_ALIGN double rest[HWY_MAX_BYTES / sizeof(double)];
+        hn::Store(value, d, rest);
+        for (int64_t l = 0; j + l < columns; ++l) column_sums[j + l] += rest[l];
+      }
+    }
+    row_sums[i] += hn::GetLane(hn::SumOfLanes(d, sum));
+  }
+}
+
 }  // namespace tenon::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -352,6 +382,7 @@ HWY_EXPORT(FindValues);
 HWY_EXPORT(Largest);
 HWY_EXPORT(Minima);
 HWY_EXPORT(Gaussian);
+HWY_EXPORT(GaussianRows);
 
 void SquaredRows(int64_t n_rows, const double* panels, int64_t columns, int64_t first, int64_t last,
                  const double* rows, double* out, int64_t stride) {
@@ -389,6 +420,12 @@ double Maximum(const double* values, int64_t count) {
 
 double GaussianSum(const double* squares, int64_t count, double factor) {
   return HWY_DYNAMIC_DISPATCH(Gaussian)(squares, count, factor);
+}
+
+void GaussianTile(const double* squares, int64_t rows, int64_t columns, int64_t stride,
+                  double factor, double* row_sums, double* column_sums) {
+  HWY_DYNAMIC_DISPATCH(GaussianRows)
+  (squares, rows, columns, stride, factor, row_sums, column_sums);
 }
 
 }  // namespace tenon::cpu

@@ -51,6 +51,11 @@ double Maximum(const double* values, int64_t count);  // at least 0
 // are not negative. A fixed number of partial sums: the bits depend on values and instruction set.
 double GaussianSum(const double* squares, int64_t count, double factor);
 
+// Adds exp(factor * squares[i * stride + j]) to row_sums[i] and, unless that is null, to
+// column_sums[j], for i < rows, j < columns. The order of the sums is fixed as above.
+void GaussianTile(const double* squares, int64_t rows, int64_t columns, int64_t stride,
+                  double factor, double* row_sums, double* column_sums);
+
 }  // namespace tenon::cpu
 
 #endif  // TENON_BACKENDS_CPU_DISTANCE_KERNELS_H_

@@ -37,6 +37,7 @@ struct Plan {
   int threads = 1;
   int64_t block_rows = 1;
   bool tiled_neighbors = false;  // of the original space, in a pass of their own
+  bool tiled_densities = false;  // of the original space
   int64_t bytes = 0;
 };
 
@@ -116,15 +117,20 @@ absl::StatusOr<Plan> MakePlan(const ResourceWork& work, int threads, int64_t ava
   Plan plan{std::max(1, threads), PreferredBlockRows(work), 0};
   const auto bytes = [&] {
     int64_t tiled = 0;
+    if (plan.tiled_neighbors || plan.tiled_densities) {
+      tiled = SymmetricTiles::Bytes(work.rows, plan.threads);
+    }
     if (plan.tiled_neighbors) {
-      tiled = SymmetricTiles::Bytes(work.rows, plan.threads) +
-              TiledNeighbors::Bytes(work.rows, work.original.largest_k, plan.threads);
+      tiled += TiledNeighbors::Bytes(work.rows, work.original.largest_k, plan.threads);
     }
     return tiled + FixedBytes(work, plan.threads) +
            plan.threads * ThreadScratch::Bytes(work, plan.block_rows);
   };
   plan.tiled_neighbors = CanTile(work);
+  plan.tiled_densities =
+      !work.original.densities.empty() && SymmetricTiles::Pays(work.original.points);
   if (bytes() > available_bytes) plan.tiled_neighbors = false;
+  if (bytes() > available_bytes) plan.tiled_densities = false;
   if (bytes() > available_bytes) plan.block_rows = std::min(plan.block_rows, kSmallBlock);
   while (bytes() > available_bytes && plan.threads > 1) --plan.threads;
   while (bytes() > available_bytes && plan.block_rows > 1) --plan.block_rows;
@@ -193,6 +199,7 @@ class Builder {
   absl::Status ForEachRow(const Rows& rows, const RowBody& body);
   absl::Status FirstPass();
   absl::Status TileNeighbors();
+  absl::Status TileDensities(double maximum);
   void StoreNeighbors(int64_t i, const SpaceOutputs& space, const int32_t* nearest) const;
   // The original half of the pairs of a row, which may be consumed.
   PairRow OriginalPairs(int64_t i, double* row) const;
@@ -271,13 +278,32 @@ absl::Status Builder::TileNeighbors() {
       TiledNeighbors neighbors,
       TiledNeighbors::Create(points.kind(), work_.rows, space.largest_k, plan_.threads));
   TENON_RETURN_IF_ERROR(tiles.ForEach(
-      parallel_, [&](const SymmetricTiles::Tile& tile, int slot) { neighbors.Take(tile, slot); }));
-  std::vector<int32_t> nearest(space.largest_k);
-  for (int64_t i = 0; i < work_.rows; ++i) {
-    neighbors.Finish(i, nearest.data());
-    StoreNeighbors(i, space, nearest.data());
+      parallel_, true,
+      [&](const SymmetricTiles::Tile& tile, int slot) { neighbors.Take(tile, slot); }));
+  constexpr int64_t kRows = 256;
+  return parallel_.ForEach((work_.rows + kRows - 1) / kRows, [&](int64_t block, int) {
+    std::vector<int32_t> nearest(space.largest_k);
+    for (int64_t i = block * kRows; i < std::min(work_.rows, (block + 1) * kRows); ++i) {
+      neighbors.Finish(i, nearest.data());
+      StoreNeighbors(i, space, nearest.data());
+    }
+  });
+}
+
+absl::Status Builder::TileDensities(double maximum) {
+  TENON_ASSIGN_OR_RETURN(SymmetricTiles tiles,
+                         SymmetricTiles::Create(*original_.packed, work_.rows, plan_.threads));
+  for (const tenon_resource& output : work_.original.densities) {
+    std::fill_n(static_cast<double*>(output.data), work_.rows, 0.0);
   }
-  return absl::OkStatus();
+  return tiles.ForEach(parallel_, false, [&](const SymmetricTiles::Tile& tile, int) {
+    for (const tenon_resource& output : work_.original.densities) {
+      auto* sums = static_cast<double*>(output.data);
+      const double factor = -1.0 / output.key.parameter / maximum / maximum;
+      GaussianTile(tile.keys, tile.n_i, tile.n_j, tile.stride, factor, sums + tile.first_i,
+                   tile.is_diagonal() ? nullptr : sums + tile.first_j);
+    }
+  });
 }
 
 void Builder::StoreNeighbors(int64_t i, const SpaceOutputs& space, const int32_t* nearest) const {
@@ -430,7 +456,9 @@ absl::Status Builder::FinishDensities(const SpaceOutputs& space, const SpaceStat
   if (space.densities.empty()) return absl::OkStatus();
   const int64_t n = work_.rows;
   const double maximum = *std::max_element(state.row_maxima.begin(), state.row_maxima.end());
-  if (maximum > 0) {
+  if (maximum > 0 && original && plan_.tiled_densities) {
+    TENON_RETURN_IF_ERROR(TileDensities(maximum));
+  } else if (maximum > 0) {
     const Rows rows{original, !original, true, true};
     TENON_RETURN_IF_ERROR(ForEachRow(
         rows, [&](int64_t i, double* original_row, double* embedded_row, const ThreadScratch&) {

@@ -50,7 +50,7 @@ absl::StatusOr<SymmetricTiles> SymmetricTiles::Create(const PackedPoints& points
   return tiles;
 }
 
-absl::Status SymmetricTiles::ForEach(const Parallel& parallel,
+absl::Status SymmetricTiles::ForEach(const Parallel& parallel, bool turned,
                                      const std::function<void(const Tile&, int slot)>& body) {
   const int64_t blocks = (n_ + block_ - 1) / block_, area = block_ * block_;
   const auto run = [&](int64_t a, int64_t b, int slot) {
@@ -60,7 +60,7 @@ absl::Status SymmetricTiles::ForEach(const Parallel& parallel,
                        keys,       keys + area,
                        block_};
     points_->KeyTile(tile.first_i, tile.n_i, tile.first_j, PaddedRows(tile.n_j), keys, block_);
-    if (!tile.is_diagonal()) Transpose(keys, tile.n_i, tile.n_j, block_, tile.turned);
+    if (turned && !tile.is_diagonal()) Transpose(keys, tile.n_i, tile.n_j, block_, tile.turned);
     body(tile, slot);
   };
   TENON_RETURN_IF_ERROR(

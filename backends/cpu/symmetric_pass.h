@@ -38,8 +38,9 @@ class SymmetricTiles {
 
   static absl::StatusOr<SymmetricTiles> Create(const PackedPoints& points, int64_t n, int threads);
 
-  // Calls body(tile, slot) for every tile; tiles at once share no rows.
-  absl::Status ForEach(const Parallel& parallel,
+  // Calls body(tile, slot) for every tile; tiles at once share no rows. `turned` tells whether the
+  // body reads the turned keys; a tile on the diagonal has none.
+  absl::Status ForEach(const Parallel& parallel, bool turned,
                        const std::function<void(const Tile&, int slot)>& body);
 
  private:

@@ -144,6 +144,20 @@ TEST(Resources, AreTheSameInSymmetricTiles) {
         ASSERT_TRUE(beside.Build().ok());
         EXPECT_EQ(tiled.memory[0], beside.memory[0]) << k;
       }
+      const std::vector<tenon_resource_key> densities = {
+          {TENON_RESOURCE_DENSITY, kOriginal, 0, 0.1}, {TENON_RESOURCE_DENSITY, kOriginal, 0, 2}};
+      Job sums(densities, hd, ld), one(densities, hd, ld), reference(densities, hd, ld);
+      sums.request.threads = 2;
+      ASSERT_TRUE(sums.Build().ok());
+      ASSERT_TRUE(one.Build().ok());
+      ASSERT_TRUE(reference.Build(true).ok());
+      EXPECT_EQ(sums.memory, one.memory);  // whatever the threads
+      for (size_t d = 0; d < densities.size(); ++d) {
+        for (int64_t i = 0; i <= n; ++i) {
+          const double want = reference.Read<double>(d)[i];
+          ASSERT_NEAR(sums.Read<double>(d)[i], want, 1e-13 * want);
+        }
+      }
     }
   }
 }
