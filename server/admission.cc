@@ -36,6 +36,11 @@ absl::StatusOr<Reservation> MemoryBudget::Reserve(int64_t bytes) {
       .Meta("retry_delay_seconds", 1);
 }
 
+std::optional<Reservation> MemoryBudget::ReserveFree(int64_t bytes) {
+  if (Take(bytes) > 0) return std::nullopt;
+  return Reservation(this, bytes);
+}
+
 int64_t MemoryBudget::Take(int64_t bytes) {
   std::lock_guard lock(mutex_);
   if (bytes > limit_bytes_ - reserved_) return bytes - (limit_bytes_ - reserved_);

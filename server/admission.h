@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -55,6 +56,9 @@ class MemoryBudget {
   // EXCEEDS_SERVER_LIMIT when `bytes` can never fit, OVERLOADED with a retry delay when they do not
   // fit now.
   absl::StatusOr<Reservation> Reserve(int64_t bytes);
+
+  // Reserves only what is free now; null otherwise. Gives nothing back to make room.
+  std::optional<Reservation> ReserveFree(int64_t bytes);
 
   int64_t limit_bytes() const { return limit_bytes_; }
   int64_t reserved_bytes() const;

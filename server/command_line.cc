@@ -40,6 +40,7 @@ constexpr const char* kSettings[] = {"listen",
                                      "dataset_ttl",
                                      "data_root",
                                      "scratch_dir",
+                                     "scratch_budget",
                                      "port_file",
                                      "log_level",
                                      "log_format",
@@ -229,7 +230,9 @@ std::string ConfigJson(const Config& config, int indent) {
   object["memory_budget"] = config.memory_budget_bytes;
   object["threads"] = config.threads;
   object["data_root"] = config.data_root;
-  object["scratch_dir"] = config.scratch_dir;
+  // The default one is worked out anew by whoever reads this: it need not exist yet.
+  if (!config.default_scratch_dir) object["scratch_dir"] = config.scratch_dir;
+  object["scratch_budget"] = config.scratch_budget_bytes;
   return object.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

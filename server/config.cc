@@ -13,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "backends/core/error.h"
 #include "server/process_stats.h"
+#include "server/scratch_space.h"
 
 ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:50551"},
           "Addresses to serve gRPC on: HOST:PORT or unix:PATH. Port 0 lets the system choose. May "
@@ -56,7 +57,13 @@ ABSL_FLAG(absl::Duration, dataset_ttl, absl::Hours(1),
           "Data sets and tensors are kept for this long after their last use.");
 ABSL_FLAG(std::string, data_root, "",
           "Directory whose files requests may name. Empty: requests may name no files.");
-ABSL_FLAG(std::string, scratch_dir, "", "Directory of temporary files. Empty: none are written.");
+ABSL_FLAG(std::string, scratch_dir, "",
+          "Directory of temporary files. Empty: tenond-UID in the system's directory of temporary "
+          "files, made when the server starts. What ended servers left in it is removed then.");
+ABSL_FLAG(std::string, scratch_budget, "25%",
+          "Temporary files of all calls together: bytes with a unit, or a percentage of what is "
+          "free on the directory's file system when the server starts, which is taken as none if "
+          "that lies in memory. 0: requests may have no temporary files.");
 ABSL_FLAG(std::string, port_file, "",
           "File to write once the ports are bound: the gRPC and the metrics port on one line, for "
           "scripts that listen on port 0. Empty: none.");
@@ -154,6 +161,18 @@ absl::Status FillResources(Config* config) {
   return absl::OkStatus();
 }
 
+absl::Status FillScratch(Config* config) {
+  TENON_ASSIGN_OR_RETURN(config->scratch_dir,
+                         CheckDirectory("scratch_dir", absl::GetFlag(FLAGS_scratch_dir)));
+  config->default_scratch_dir = config->scratch_dir.empty();
+  if (config->default_scratch_dir) config->scratch_dir = DefaultScratchRoot();
+  const absl::StatusOr<int64_t> bytes =
+      ParseBytes(absl::GetFlag(FLAGS_scratch_budget), FreeScratchBytes(config->scratch_dir));
+  if (!bytes.ok()) return BadSetting("scratch_budget", std::string(bytes.status().message()));
+  config->scratch_budget_bytes = *bytes;
+  return absl::OkStatus();
+}
+
 absl::Status FillDurations(Config* config) {
   const absl::Duration kNone = absl::ZeroDuration(), kShort = absl::Milliseconds(10);
 #define TENON_DURATION(name, lowest)          \
@@ -217,8 +236,7 @@ absl::StatusOr<Config> ConfigFromFlags() {
   TENON_RETURN_IF_ERROR(FillDurations(&config));
   TENON_ASSIGN_OR_RETURN(config.data_root,
                          CheckDirectory("data_root", absl::GetFlag(FLAGS_data_root)));
-  TENON_ASSIGN_OR_RETURN(config.scratch_dir,
-                         CheckDirectory("scratch_dir", absl::GetFlag(FLAGS_scratch_dir)));
+  TENON_RETURN_IF_ERROR(FillScratch(&config));
   config.port_file = absl::GetFlag(FLAGS_port_file);
   config.log_level = absl::GetFlag(FLAGS_log_level);
   TENON_RETURN_IF_ERROR(

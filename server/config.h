@@ -37,7 +37,9 @@ struct Config {
 
   absl::Duration dataset_ttl;
   std::string data_root;    // canonical; empty: off
-  std::string scratch_dir;  // canonical; empty: off
+  std::string scratch_dir;  // of temporary files; made at the start if it is the default one
+  bool default_scratch_dir = false;
+  int64_t scratch_budget_bytes = 0;  // of all temporary files together; 0: none are made
 
   std::string port_file;  // empty: none
 

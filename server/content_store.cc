@@ -69,6 +69,10 @@ absl::StatusOr<std::shared_ptr<const StoredContent>> ContentStore::Put(Kind kind
   *created = entry == entries_.end();
   if (*created) {
     content->created = now;
+    if (kind == Kind::kDataset) {
+      content->original_side =
+          options.original_side != nullptr ? std::move(options.original_side) : MakeOriginalSide();
+    }
     const std::string handle = content->handle;
     entry =
         entries_.emplace(handle, Entry{.content = std::move(content), .ttl = {}, .last_used = now})
@@ -91,7 +95,10 @@ absl::StatusOr<ContentStore::Description> ContentStore::Describe(Kind kind,
                                                                  const std::string& handle) {
   std::lock_guard lock(mutex_);
   TENON_ASSIGN_OR_RETURN(const auto entry, Find(kind, handle));
-  return Describe(entry->second);
+  Description description = Describe(entry->second);
+  const auto& side = entry->second.content->original_side;
+  if (side != nullptr) description.resources = side->List();
+  return description;
 }
 
 absl::Status ContentStore::Delete(Kind kind, const std::string& handle) {
@@ -118,7 +125,49 @@ std::vector<ContentStore::Description> ContentStore::List(Kind kind) {
   return list;
 }
 
+std::shared_ptr<measurement::OriginalSide> ContentStore::MakeOriginalSide() {
+  return std::make_shared<measurement::OriginalSide>([this](int64_t bytes) { return Lend(bytes); });
+}
+
+std::shared_ptr<void> ContentStore::Lend(int64_t bytes) {
+  std::optional<Reservation> lease = budget_->ReserveFree(bytes);
+  if (!lease.has_value()) {
+    EvictResources(bytes - (budget_->limit_bytes() - budget_->reserved_bytes()));
+    lease = budget_->ReserveFree(bytes);
+  }
+  if (!lease.has_value()) return nullptr;
+  return std::make_shared<Reservation>(*std::move(lease));
+}
+
+int64_t ContentStore::EvictResources(int64_t bytes) {
+  struct Candidate {
+    bool in_use;
+    TimePoint last_used;
+    std::shared_ptr<measurement::OriginalSide> side;
+  };
+  std::vector<Candidate> candidates;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [handle, entry] : entries_) {
+      const auto& side = entry.content->original_side;
+      if (side == nullptr || side->bytes() == 0) continue;
+      candidates.push_back({entry.content.use_count() > 1, entry.last_used, side});
+    }
+  }
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return std::tie(a.in_use, a.last_used) < std::tie(b.in_use, b.last_used);
+  });
+  int64_t freed = 0;
+  for (const Candidate& candidate : candidates) {
+    if (freed >= bytes) break;
+    freed += candidate.side->Drop();
+  }
+  return freed;
+}
+
 void ContentStore::Evict(int64_t bytes) {
+  bytes -= EvictResources(bytes);
+  if (bytes <= 0) return;
   std::vector<Entry> evicted;  // released after the lock
   std::lock_guard lock(mutex_);
   DropExpired();
@@ -144,6 +193,16 @@ int64_t ContentStore::bytes() {
   return bytes;
 }
 
+int64_t ContentStore::resource_bytes() {
+  std::lock_guard lock(mutex_);
+  DropExpired();
+  int64_t bytes = 0;
+  for (const auto& [handle, entry] : entries_) {
+    if (entry.content->original_side != nullptr) bytes += entry.content->original_side->bytes();
+  }
+  return bytes;
+}
+
 ContentStore::Description ContentStore::Describe(const Entry& entry) {
   const StoredContent& content = *entry.content;
   return {.handle = content.handle,
@@ -153,7 +212,8 @@ ContentStore::Description ContentStore::Describe(const Entry& entry) {
           .created = content.created,
           .last_used = entry.last_used,
           .expires = entry.last_used + entry.ttl,
-          .active_uses = entry.content.use_count() - 1};
+          .active_uses = entry.content.use_count() - 1,
+          .resource_bytes = content.original_side == nullptr ? 0 : content.original_side->bytes()};
 }
 
 void ContentStore::DropExpired() {

@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "backends/core/tensor.h"
+#include "backends/measurement/original_side.h"
 #include "server/admission.h"
 
 namespace tenon::server {
@@ -28,6 +29,9 @@ struct StoredContent {
   Tensor tensor;
   std::chrono::system_clock::time_point created;
   Reservation reservation;  // its bytes, out of the server's budget
+  // What measurements built from a data set, for further ones; accounts for its own bytes. Null
+  // for tensors.
+  std::shared_ptr<measurement::OriginalSide> original_side;
 };
 
 // The content hash of dataset.proto, 64 hexadecimal digits in lower case.
@@ -52,6 +56,8 @@ class ContentStore {
     std::optional<std::chrono::duration<double>> ttl{};  // the store's default when absent
     std::string expected_sha256{};                       // checked unless empty
     Reservation reservation{};  // of the tensor's bytes, if there is one already
+    // Built from this data set already, by MakeOriginalSide. New content keeps it.
+    std::shared_ptr<measurement::OriginalSide> original_side{};
   };
   // A stored thing as it is now; holds no share of it.
   struct Description {
@@ -59,7 +65,10 @@ class ContentStore {
     TensorSpec spec;
     int64_t size_bytes = 0;
     TimePoint created, last_used, expires;
-    int64_t active_uses = 0;  // shares that Put and Get gave out and that still live
+    int64_t active_uses = 0;     // shares that Put and Get gave out and that still live
+    int64_t resource_bytes = 0;  // of what was built from it
+    // The same one by one; holds a share of it. Only from Describe.
+    std::vector<std::shared_ptr<const measurement::OriginalSide::Kept>> resources{};
   };
 
   // Stores the tensor without a copy. The same content again returns the entry there is, with its
@@ -77,10 +86,16 @@ class ContentStore {
   absl::Status Delete(Kind kind, const std::string& handle);
   // All of a kind: the most recently used first, equally recent ones by handle.
   std::vector<Description> List(Kind kind);
-  // Drops the least recently used content that nobody uses until `bytes` are free, or none is left.
+  // Drops what was built from data sets (those that no call works on first), then content that
+  // nobody uses, each the least recently used first, until `bytes` are free or none is left.
   void Evict(int64_t bytes);
   // Of everything stored.
   int64_t bytes();
+  // Of what was built from data sets.
+  int64_t resource_bytes();
+  // For a data set that is not stored yet. What is kept there is reserved from the server's budget;
+  // older resources of other data sets make room for it, contents don't.
+  std::shared_ptr<measurement::OriginalSide> MakeOriginalSide();
 
  private:
   struct Entry {
@@ -91,6 +106,9 @@ class ContentStore {
   using Entries = std::map<std::string, Entry>;
 
   static Description Describe(const Entry& entry);
+  // Drops what was built from data sets; the bytes that became free, `bytes` or fewer.
+  int64_t EvictResources(int64_t bytes);
+  std::shared_ptr<void> Lend(int64_t bytes);
   // The rest with mutex_ held.
   void DropExpired();
   absl::StatusOr<Entries::iterator> Find(Kind kind, const std::string& handle);

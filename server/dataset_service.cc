@@ -73,7 +73,7 @@ absl::Status WritePage(const std::vector<Description>& all, std::string_view pre
   for (auto entry = first; entry != last; ++entry) write(*entry);
   if (last != all.end()) response->set_next_page_token(PageToken(*(last - 1)));
   int64_t total = 0;
-  for (const Description& entry : all) total += entry.size_bytes;
+  for (const Description& entry : all) total += entry.size_bytes + entry.resource_bytes;
   response->set_total_bytes(total);
   return absl::OkStatus();
 }
@@ -173,7 +173,7 @@ class DatasetService final : public v1::DatasetService::CallbackService {
           .Meta("active_calls", found.active_uses);
     }
     TENON_RETURN_IF_ERROR(state_->store->Delete(kind, name));
-    return found.size_bytes;
+    return found.size_bytes + found.resource_bytes;
   }
 
   ServerState* const state_;

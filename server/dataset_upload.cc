@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "backends/core/error.h"
 #include "server/measurement_codec.h"
+#include "server/measurement_resources.h"
 #include "server/tensor_codec.h"
 
 namespace tenon::server {
@@ -67,6 +68,8 @@ absl::StatusOr<TensorSpec> ReadDatasetSpec(const v1::TensorSpec& spec, const Lim
 
 void WriteDescription(const ContentStore::Description& description, v1::Dataset* out) {
   WriteCommon(description, out);
+  out->set_resource_bytes(description.resource_bytes);
+  for (const auto& kept : description.resources) WriteKept(*kept, out->add_resources());
 }
 void WriteDescription(const ContentStore::Description& description, v1::StoredTensor* out) {
   WriteCommon(description, out);

@@ -12,6 +12,7 @@
 #include "server/content_store.h"
 #include "server/process_stats.h"
 #include "server/provider_setup.h"
+#include "server/scratch_space.h"
 #include "server/version.h"
 
 namespace tenon::server {
@@ -62,13 +63,23 @@ void AppendServer(const ServerState& state, std::vector<MetricFamily>& families)
   families.push_back(Single("tenon_memory_budget_bytes", "Memory of all admitted work together.",
                             static_cast<double>(state.budget.limit_bytes())));
   const int64_t stored = state.store == nullptr ? 0 : state.store->bytes();
-  families.push_back(
-      Single("tenon_memory_reserved_bytes", "Planned peaks of admitted work.",
-             static_cast<double>(std::max<int64_t>(state.budget.reserved_bytes() - stored, 0))));
+  const int64_t built = state.store == nullptr ? 0 : state.store->resource_bytes();
+  families.push_back(Single(
+      "tenon_memory_reserved_bytes", "Planned peaks of admitted work.",
+      static_cast<double>(std::max<int64_t>(state.budget.reserved_bytes() - stored - built, 0))));
   families.push_back(
       Single("tenon_memory_stored_bytes",
              "Data sets and tensors that are kept; evicted when work needs the room.",
              static_cast<double>(stored)));
+  families.push_back(
+      Single("tenon_memory_resource_bytes",
+             "What measurements built from stored data sets and is kept; dropped first when work "
+             "needs the room.",
+             static_cast<double>(built)));
+  families.push_back(Single("tenon_scratch_reserved_bytes", "Planned temporary files.",
+                            state.scratch == nullptr
+                                ? 0.0
+                                : static_cast<double>(state.scratch->budget().reserved_bytes())));
   families.push_back(
       Single("tenon_memory_warm_bytes",
              "Memory that requests gave back and the process keeps for the next; given to the "

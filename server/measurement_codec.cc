@@ -12,6 +12,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "backends/core/error.h"
+#include "server/status.h"
 
 namespace tenon::server {
 namespace {
@@ -144,7 +145,8 @@ std::string HeaderPath(const std::string& path, const v1::MeasureHeader& header)
     return StrCat("header.specs[", index, "]", parameter ? StrCat(".", info->id) : "", rest);
   }
   for (const char* option :
-       {"provider", "memory_budget_bytes", "compute_dtype", "geodesic", "in_flight", "threads"}) {
+       {"provider", "memory_budget_bytes", "temporary_budget_bytes", "temporary_directory",
+        "pair_order_strategy", "compute_dtype", "geodesic", "in_flight", "threads"}) {
     if (path == option) return StrCat("header.execution.", path);
   }
   if (path == "dataset") {
@@ -203,22 +205,6 @@ absl::Status CheckFinite(const Tensor& matrix, std::string_view field) {
         .Meta("column", i % columns);
   }
   return absl::OkStatus();
-}
-
-// The value of an enumeration of the contract whose name ends with `name`; 0 when there is none.
-int EnumNumber(const EnumDescriptor* type, std::string_view name) {
-  const std::string upper = absl::AsciiStrToUpper(std::string(name));
-  const EnumValueDescriptor* value = type->FindValueByName(ValuePrefix(type) + upper);
-  return value == nullptr ? 0 : value->number();
-}
-
-// The engine's kinds are finer than the contract's and have their own names.
-std::string WireKind(const std::string& kind) {
-  if (kind == "knn" || kind == "stable_knn") return "neighbors";
-  if (kind == "condensed") return "condensed_distances";
-  if (kind == "selected_ranks") return "rank_comparisons";
-  if (kind == "topographic") return "topographic_statistics";
-  return kind;
 }
 
 }  // namespace
@@ -326,31 +312,14 @@ void WriteScores(const std::vector<measurement::MeasureSpec>& specs,
   for (size_t i = 0; i < scores.specs.size(); ++i) {
     v1::SpecScores* spec = out->add_specs();
     spec->set_id(specs[i].info->id);
-    for (const auto& [key, value] : scores.specs[i].scores) (*spec->mutable_values())[key] = value;
-  }
-}
-
-void WriteResources(const measurement::RunInfo& info, const std::string& requested,
-                    DType compute_dtype,
-                    google::protobuf::RepeatedPtrField<v1::ResourceReport>* out) {
-  for (const auto& resource : info.resources) {
-    v1::ResourceReport* report = out->Add();
-    v1::ResourceKey* key = report->mutable_key();
-    const std::string space = resource.space == "embedded" ? "projection" : resource.space;
-    key->set_kind(static_cast<v1::ResourceKind>(
-        EnumNumber(v1::ResourceKind_descriptor(), WireKind(resource.kind))));
-    key->set_space(
-        static_cast<v1::ResourceSpace>(EnumNumber(v1::ResourceSpace_descriptor(), space)));
-    if (resource.k > 0) key->set_k(static_cast<int32_t>(resource.k));
-    report->mutable_provider()->set_requested(requested);
-    report->mutable_provider()->set_actual(resource.provider);
-    report->mutable_provider()->set_fallback_reason(resource.fallback_reason);
-    report->set_dtype(static_cast<v1::DataType>(compute_dtype));
-    report->set_size_bytes(resource.bytes);
-    report->set_build_seconds(resource.build_seconds);
-    report->set_built_in_run(!resource.reused);
-    report->set_reused(resource.reused);
-    report->set_block_rows(resource.block_rows);
+    const measurement::MeasureScores& result = scores.specs[i];
+    for (const auto& [key, value] : result.scores) (*spec->mutable_values())[key] = value;
+    if (result.seed.has_value()) spec->set_seed(*result.seed);
+    if (result.error.ok()) continue;
+    const ErrorDetails details = GetErrorDetails(result.error);
+    Error error(details.reason, std::string(result.error.message()));
+    for (const auto& [key, value] : details.metadata) std::move(error).Meta(key, value);
+    *spec->mutable_error() = ToErrorDetail(std::move(error).Field(StrCat("header.specs[", i, "]")));
   }
 }
 

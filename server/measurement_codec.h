@@ -15,7 +15,6 @@
 #include "backends/measurement/session.h"
 #include "server/state.h"
 #include "server/tensor_codec.h"
-#include "tenon/v1/measure_report.pb.h"
 #include "tenon/v1/measure_spec.pb.h"
 #include "tenon/v1/measurement.pb.h"
 #include "tenon/v1/tensor.pb.h"
@@ -49,13 +48,9 @@ absl::Status AppendLabels(const v1::Labels& part, int64_t rows, std::string_view
                           measurement::Labels* labels);
 int64_t LabelCount(const measurement::Labels& labels);
 
-// Scores without local arrays and run_info.
+// Scores, seeds, and the errors of skipped measures; without local arrays and run_info.
 void WriteScores(const std::vector<measurement::MeasureSpec>& specs,
                  const measurement::ProjectionScores& scores, v1::MeasureScores* out);
-// Resources as the engine built them; `requested` is the provider that was asked for.
-void WriteResources(const measurement::RunInfo& info, const std::string& requested,
-                    DType compute_dtype,
-                    google::protobuf::RepeatedPtrField<v1::ResourceReport>* out);
 
 }  // namespace tenon::server
 

@@ -3,8 +3,10 @@
 #include <utility>
 
 #include "backends/core/error.h"
+#include "backends/core/utf8.h"
 #include "server/measurement_codec.h"
 #include "server/measurement_stream.h"
+#include "server/server_files.h"
 
 namespace tenon::server {
 namespace {
@@ -79,6 +81,7 @@ absl::Status MeasurementStream::BindDataset() {
 absl::Status MeasurementStream::KeepDataset() {
   ContentStore::PutOptions options;
   options.reservation = std::move(call_->dataset_reservation);
+  options.original_side = call_->original_side;
   bool created = false;
   TENON_ASSIGN_OR_RETURN(const auto kept,
                          server_->store->Put(ContentStore::Kind::kDataset, call_->dataset.Take(),
@@ -105,7 +108,7 @@ void MeasurementStream::Bind() {
   }
   for (const ItemPointer& item : waiting) ScoreLater(item);
   SendProgress();
-  if (call_->header.has_inline_projections()) FeedInline();
+  if (call_->serves_itself()) Feed();
   FinishIfDone();
 }
 
@@ -115,32 +118,45 @@ void MeasurementStream::ScoreLater(const ItemPointer& item) {
 
 void MeasurementStream::Score(const ItemPointer& item) {
   item->begun = std::chrono::steady_clock::now();
-  const Tensor projection = item->data.Take();
-  const absl::Status values = CheckValues(projection, false, "projection");
-  if (values.ok()) {
+  absl::Status usable;
+  if (!call_->files.empty()) usable = AtField(LoadFile(item.get()), "projection");
+  const Tensor projection =
+      call_->files.empty() ? item->data.Take() : std::exchange(item->from_file, Tensor());
+  if (usable.ok()) usable = CheckValues(projection, false, "projection");
+  if (usable.ok()) {
     item->result = call_->session->Measure(projection, cancel());
   } else {
-    item->result = values;
+    item->result = usable;
   }
   item->ended = std::chrono::steady_clock::now();
   Complete(item);
 }
 
-bool MeasurementStream::FeedOne() {
-  const auto& projections = call_->header.inline_projections().projections();
-  {
-    std::lock_guard lock(mutex_);
-    if (source_ended_) return false;
-  }
-  if (next_inline_ == projections.size()) {
-    SourceEnded(true);
-    return false;
-  }
-  if (!window_.AskRoom()) return false;
-  const int position = next_inline_++;
-  const v1::Projection& projection = projections[position];
-  const ItemPointer item = NewItem(projection);
-  const std::string field = StrCat("header.inline_projections.projections[", position, "]");
+// The header comes first, so that a file that does not fit takes no memory.
+absl::Status MeasurementStream::LoadFile(ProjectionItem* item) {
+  const std::string& name = call_->files[static_cast<size_t>(item->index)];
+  TENON_ASSIGN_OR_RETURN(const NpyFile file, OpenServerFile(server_->settings.data_root, name));
+  v1::TensorSpec wire;
+  WriteTensorSpec(file.spec(), &wire);
+  TENON_ASSIGN_OR_RETURN(const TensorSpec spec,
+                         ReadMatrixSpec(wire, "projection.spec", server_->limits));
+  TENON_RETURN_IF_ERROR(CheckRows(spec, "projection"));
+  TENON_RETURN_IF_ERROR(AtField(ReserveExtra(spec, item), "projection.spec.shape"));
+  TENON_ASSIGN_OR_RETURN(item->from_file, Tensor::Allocate(spec));
+  const absl::Status read = file.Read(&item->from_file);
+  if (!read.ok()) return BadFile(name, read);
+  item->bytes = item->from_file.buffer.size_bytes();
+  tally_.Consumed();
+  // It waited for nothing: reading is part of the work.
+  item->complete = item->begun = std::chrono::steady_clock::now();
+  return absl::OkStatus();
+}
+
+void MeasurementStream::FeedInline(int64_t index) {
+  const v1::Projection& projection =
+      call_->header.inline_projections().projections(static_cast<int>(index));
+  const ItemPointer item = NewItem(index, projection.name());
+  const std::string field = StrCat("header.inline_projections.projections[", index, "]");
   const absl::Status opened = Open(projection, field, item.get());
   tally_.Consumed();
   tally_.BytesReceived(static_cast<int64_t>(projection.inline_data().size()));
@@ -149,10 +165,29 @@ bool MeasurementStream::FeedOne() {
   } else {
     Refuse(item, opened);
   }
+}
+
+bool MeasurementStream::FeedOne() {
+  {
+    std::lock_guard lock(mutex_);
+    if (source_ended_) return false;
+  }
+  if (next_fed_ == *call_->projection_count()) {
+    SourceEnded(true);
+    return false;
+  }
+  if (!window_.AskRoom()) return false;
+  const int64_t index = next_fed_++;
+  if (call_->files.empty()) {
+    FeedInline(index);
+  } else {
+    // A worker reads it.
+    Ready(NewItem(index, ReplaceInvalidUtf8(call_->files[static_cast<size_t>(index)])));
+  }
   return true;
 }
 
-void MeasurementStream::FeedInline() {
+void MeasurementStream::Feed() {
   std::unique_lock lock(mutex_);
   feed_again_ = true;
   if (feeding_) return;  // whoever is at it looks again
@@ -233,8 +268,8 @@ void MeasurementStream::LeaveSingle() {
 
 void MeasurementStream::AnswerWritten() {
   if (!window_.Release()) return;
-  if (call_->header.has_inline_projections()) {
-    FeedInline();
+  if (call_->serves_itself()) {
+    Feed();
   } else if (!dropping_) {
     ReadNext();
   }

@@ -1,13 +1,13 @@
 #include "server/measurement_request.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "backends/core/error.h"
 #include "server/measurement_codec.h"
+#include "server/measurement_plan.h"
+#include "server/server_files.h"
 
 namespace tenon::server {
 namespace {
@@ -51,8 +51,7 @@ absl::Status NotImplemented(std::string field, std::string_view what) {
       .Field(std::move(field));
 }
 
-// Pairs in files are not offered; what asks for them is refused with the right reason.
-absl::Status CheckTemporary(const v1::MeasureExecution& execution) {
+absl::Status CheckTemporary(const v1::MeasureExecution& execution, const ServerState& state) {
   const bool external = execution.pair_order_strategy() == v1::PAIR_ORDER_STRATEGY_EXTERNAL;
   TENON_RETURN_IF_ERROR(CheckAtLeastOne(execution.has_temporary_budget_bytes(),
                                         execution.temporary_budget_bytes(),
@@ -68,10 +67,13 @@ absl::Status CheckTemporary(const v1::MeasureExecution& execution) {
     }
     return absl::OkStatus();
   }
-  return NotImplemented("header.execution.temporary_budget_bytes", "temporary files");
+  if (state.scratch != nullptr) return absl::OkStatus();
+  return Error(Reason::kNotImplemented,
+               "this server makes no temporary files; its --scratch_budget is 0")
+      .Field("header.execution.temporary_budget_bytes");
 }
 
-absl::Status CheckExecution(const v1::MeasureExecution& execution) {
+absl::Status CheckExecution(const v1::MeasureExecution& execution, const ServerState& state) {
   TENON_RETURN_IF_ERROR(CheckAtLeastOne(execution.has_memory_budget_bytes(),
                                         execution.memory_budget_bytes(), "memory_budget_bytes"));
   TENON_RETURN_IF_ERROR(
@@ -91,10 +93,7 @@ absl::Status CheckExecution(const v1::MeasureExecution& execution) {
   TENON_RETURN_IF_ERROR(CheckEnum(v1::PairOrderStrategy_IsValid(execution.pair_order_strategy()),
                                   execution.pair_order_strategy(),
                                   "execution.pair_order_strategy"));
-  if (execution.on_error() == v1::ON_ERROR_SKIP_MEASURE) {
-    return NotImplemented("header.execution.on_error", "ON_ERROR_SKIP_MEASURE");
-  }
-  return CheckTemporary(execution);
+  return CheckTemporary(execution, state);
 }
 
 absl::Status CheckResult(const v1::MeasureResultOptions& result, const Limits& limits) {
@@ -112,10 +111,7 @@ absl::Status CheckResult(const v1::MeasureResultOptions& result, const Limits& l
       .Meta("actual_bytes", result.chunk_bytes());
 }
 
-absl::Status CheckSource(const v1::MeasureHeader& header) {
-  if (header.has_server_files()) {
-    return NotImplemented("header.server_files", "projections from files of the server");
-  }
+absl::Status CheckInline(const v1::MeasureHeader& header) {
   const auto& projections = header.inline_projections().projections();
   for (int i = 0; i < projections.size(); ++i) {
     const std::string field = StrCat("header.inline_projections.projections[", i, "]");
@@ -134,6 +130,73 @@ absl::Status CheckSource(const v1::MeasureHeader& header) {
   return absl::OkStatus();
 }
 
+absl::Status ReadFiles(const std::string& data_root, MeasureCall* call) {
+  const v1::ServerFilesSource& source = call->header.server_files();
+  if (data_root.empty()) {
+    return Error(Reason::kNotImplemented,
+                 "this server reads no files of its own; it was started without --data_root")
+        .Field("header.server_files");
+  }
+  if (source.has_limit() && source.limit() < 1) {
+    return BadParameter("header.server_files.limit",
+                        StrCat("limit is ", source.limit(), "; it must be at least 1"))
+        .Meta("value", source.limit());
+  }
+  auto files = ListServerFiles(data_root, source.glob(),
+                               source.has_limit() ? source.limit() : kMaxServerFiles);
+  if (!files.ok()) return PrefixFields(files.status(), "header.server_files.");
+  call->files = *std::move(files);
+  return absl::OkStatus();
+}
+
+absl::Status ReadSource(const ServerState& state, MeasureCall* call) {
+  const v1::MeasureHeader& header = call->header;
+  if (header.has_server_files()) return ReadFiles(state.settings.data_root, call);
+  if (header.client_stream().has_expected_projections() &&
+      header.client_stream().expected_projections() < 0) {
+    return BadParameter("header.client_stream.expected_projections",
+                        "the expected number of projections is negative")
+        .Meta("value", header.client_stream().expected_projections());
+  }
+  return CheckInline(header);
+}
+
+// Stored matrices that measures name instead of the data set.
+absl::Status ReadPrecomputed(ServerState* state, MeasureCall* call) {
+  constexpr char kParameter[] = "precomputed_handle";
+  for (size_t i = 0; i < call->specs.size(); ++i) {
+    const auto given = call->specs[i].parameters.find(kParameter);
+    if (given == call->specs[i].parameters.end()) continue;
+    const auto* handle = std::get_if<std::string>(&given->second);
+    if (handle == nullptr || handle->empty()) continue;
+    const std::string field = StrCat(
+        "header.specs[", i, "].", measurement::FindMeasure(call->specs[i].id)->id, ".", kParameter);
+    if (state->store == nullptr) return NotImplemented(field, "stored data sets");
+    const auto stored = state->store->Get(ContentStore::Kind::kDataset, *handle);
+    if (!stored.ok()) {
+      return Error(Reason::kNotFound, std::string(stored.status().message())).Field(field);
+    }
+    const std::vector<int64_t>& shape = (*stored)->tensor.spec.shape;
+    if (shape[0] != call->rows() || shape[1] != call->rows()) {
+      return Error(Reason::kShapeMismatch,
+                   StrCat("the stored matrix is ", shape[0], " x ", shape[1],
+                          "; expected is one row and one column per row of the data set, ",
+                          call->rows()))
+          .Field(field)
+          .Meta("expected_rows", call->rows())
+          .Meta("actual_rows", shape[0])
+          .Meta("actual_columns", shape[1]);
+    }
+    // Shares the content, so that it counts as in use.
+    call->options.precomputed[*handle] = std::shared_ptr<const Tensor>(*stored, &(*stored)->tensor);
+  }
+  return absl::OkStatus();
+}
+
+bool KeepsResources(const v1::MeasureHeader& header) {
+  return !header.execution().has_keep_resources() || header.execution().keep_resources();
+}
+
 absl::Status ReadDataset(ServerState* state, MeasureCall* call) {
   const v1::MeasureHeader& header = call->header;
   if (header.has_dataset_handle()) {
@@ -142,6 +205,7 @@ absl::Status ReadDataset(ServerState* state, MeasureCall* call) {
     if (!stored.ok()) return PrefixFields(stored.status(), "header.dataset_");
     call->stored = *std::move(stored);
     call->dataset_spec = call->stored->tensor.spec;
+    if (KeepsResources(header)) call->original_side = call->stored->original_side;
     return absl::OkStatus();
   }
   if (!header.has_dataset_input()) {
@@ -158,20 +222,15 @@ absl::Status ReadDataset(ServerState* state, MeasureCall* call) {
         .Meta("rows", call->rows());
   }
   call->keep_dataset = input.keep();
+  if (input.keep() && state->store != nullptr && KeepsResources(header)) {
+    call->original_side = state->store->MakeOriginalSide();
+  }
   if (input.keep() && state->store == nullptr) {
     return NotImplemented("header.dataset_input.keep", "stored data sets");
   }
   if (!input.has_inline_data()) return absl::OkStatus();
   return CheckInlineSize(static_cast<int64_t>(input.inline_data().size()),
                          "header.dataset_input.inline_data", state->limits);
-}
-
-// Two classes in turn: they satisfy every condition on labels that some labels of this many rows
-// can satisfy, so that a plan can be made before the real ones come.
-Labels PlaceholderLabels(int64_t rows) {
-  std::vector<int64_t> labels(static_cast<size_t>(rows));
-  for (int64_t i = 0; i < rows; ++i) labels[static_cast<size_t>(i)] = i % 2;
-  return labels;
 }
 
 absl::Status CheckLabelCount(int64_t count, int64_t rows, const char* field) {
@@ -203,11 +262,6 @@ absl::Status ReadLabels(MeasureCall* call) {
   return CheckLabelCount(LabelCount(call->labels), call->rows(), "header.labels");
 }
 
-int64_t LabelBytes(const MeasureCall& call) {
-  const auto per_row = static_cast<int64_t>(sizeof(int64_t));
-  return call.needs_labels || call.labels_follow ? call.rows() * per_row : 0;
-}
-
 absl::Status ReadOptions(const Limits& limits, MeasureCall* call) {
   const v1::MeasureExecution& execution = call->header.execution();
   measurement::SessionOptions& options = call->options;
@@ -237,10 +291,14 @@ absl::Status ReadOptions(const Limits& limits, MeasureCall* call) {
         .Meta("columns", options.original_columns);
   }
   options.return_local = call->header.return_local();
+  options.skip_failed_measures = execution.on_error() == v1::ON_ERROR_SKIP_MEASURE;
+  options.pair_ordering = PairOrderingOf(execution.pair_order_strategy());
+  options.expected_projections = call->projection_count().value_or(0);
+  options.warm = call->original_side;
   int64_t wanted = execution.has_in_flight() ? execution.in_flight() : 0;
   wanted = std::min(wanted, limits.max_in_flight);
-  if (!inline_projections.empty() && wanted > inline_projections.size()) {
-    wanted = inline_projections.size();
+  if (call->serves_itself()) {
+    wanted = std::min(wanted, std::max<int64_t>(1, *call->projection_count()));
   }
   options.in_flight = static_cast<int>(wanted);
   options.threads = static_cast<int>(limits.max_threads);
@@ -254,115 +312,16 @@ absl::Status ReadProvider(ServerState* state, MeasureCall* call) {
   auto provider = state->providers.Find(call->header.execution().provider());
   if (!provider.ok()) return PrefixFields(provider.status(), "header.execution.provider");
   call->provider = *std::move(provider);
+  if (!call->header.execution().allow_fallback()) return absl::OkStatus();
+  auto fallback = state->providers.Find("");  // the CPU, by definition
+  if (fallback.ok() && *fallback != call->provider) call->fallback = *std::move(fallback);
   return absl::OkStatus();
 }
 
-// The session's budget error in figures of the whole request; `besides` are the bytes that are
-// not the session's.
-absl::Status BudgetError(const absl::Status& status, const MeasureCall& call, int64_t budget,
-                         int64_t besides) {
-  const ErrorDetails details = GetErrorDetails(status);
-  if (details.reason != Reason::kExceedsMemoryBudget) return AsWireError(status, call.header);
-  int64_t smallest = 0;
-  const auto known = details.metadata.find("smallest_budget_bytes");
-  if (known == details.metadata.end() || !absl::SimpleAtoi(known->second, &smallest)) {
-    return AsWireError(status, call.header);
-  }
-  smallest += besides;
-  // Without a budget of its own the request failed by the server's.
-  const bool own = call.header.execution().has_memory_budget_bytes();
-  return Error(own ? Reason::kExceedsMemoryBudget : Reason::kExceedsServerLimit,
-               StrCat("the request needs at least ", smallest, " bytes of memory; ",
-                      own ? "its budget is " : "this server grants ", budget))
-      .Field("header.execution.memory_budget_bytes")
-      .Meta("smallest_budget_bytes", smallest)
-      .Meta(own ? "budget_bytes" : "limit_bytes", budget);
-}
-
-v1::InFlightLimit WireInFlightLimit(const MeasureCall& call, const Limits& limits) {
-  const std::string limit = call.session->in_flight_limit();
-  if (limit == "memory") return v1::IN_FLIGHT_LIMIT_MEMORY_BUDGET;
-  if (limit == "threads") return v1::IN_FLIGHT_LIMIT_THREADS;
-  const v1::MeasureExecution& execution = call.header.execution();
-  if (!execution.has_in_flight()) return v1::IN_FLIGHT_LIMIT_SERVER;
-  if (execution.in_flight() == call.options.in_flight) return v1::IN_FLIGHT_LIMIT_REQUEST;
-  return call.options.in_flight == limits.max_in_flight ? v1::IN_FLIGHT_LIMIT_SERVER
-                                                        : v1::IN_FLIGHT_LIMIT_PROJECTION_COUNT;
-}
-
-// Plans the session so that it fits the budget together with the bytes between wire and session.
-absl::Status Plan(int64_t budget, const Limits& limits, MeasureCall* call) {
-  const auto start = std::chrono::steady_clock::now();
-  TENON_ASSIGN_OR_RETURN(
-      call->projection_buffer_bytes,
-      CheckedByteCount({DType::kFloat64, {call->rows(), call->options.max_embedded_columns}}));
-  const int64_t input = call->dataset_reservation.bytes() + LabelBytes(*call);
-  const bool placeholder = call->needs_labels && call->labels_follow;
-  bool cut = false;  // fewer projections in flight, so that their buffers fit too
-  for (;;) {
-    const int64_t besides = input + call->projection_buffer_bytes;
-    call->options.memory_budget_bytes = std::max<int64_t>(1, budget - besides);
-    auto session = Session::Prepare(call->specs, call->options,
-                                    placeholder ? PlaceholderLabels(call->rows()) : call->labels,
-                                    call->provider);
-    if (!session.ok()) return BudgetError(session.status(), *call, budget, besides);
-    call->session = *std::move(session);
-    const int width = call->session->in_flight();
-    const int64_t total =
-        input + call->session->planned_peak_bytes() + width * call->projection_buffer_bytes;
-    if (total <= budget || width == 1) break;
-    call->options.in_flight = width - 1;
-    cut = true;
-  }
-  const Session& session = *call->session;
-  v1::MeasureMemoryPlan& memory = call->memory;
-  const int width = session.in_flight();
-  memory.set_in_flight(width);
-  memory.set_in_flight_limit(cut ? v1::IN_FLIGHT_LIMIT_MEMORY_BUDGET
-                                 : WireInFlightLimit(*call, limits));
-  memory.set_batch_size(1);
-  memory.set_input_bytes(input);
-  memory.set_original_bytes(session.original_bytes());
-  const int64_t per_projection = (session.planned_peak_bytes() - session.original_bytes()) / width;
-  memory.set_per_projection_bytes(per_projection + call->projection_buffer_bytes);
-  memory.set_total_bytes(input + session.planned_peak_bytes() +
-                         width * call->projection_buffer_bytes);
-  call->setup_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return absl::OkStatus();
-}
-
-// Reserves and plans. The data set's bytes have a reservation of their own: they may go to the
-// store.
-absl::Status Admit(ServerState* state, MeasureCall* call) {
-  const v1::MeasureExecution& execution = call->header.execution();
-  int64_t budget = state->budget.limit_bytes();
-  if (execution.has_memory_budget_bytes()) {
-    budget = std::min<int64_t>(budget, execution.memory_budget_bytes());
-  }
-  if (call->stored == nullptr) {
-    TENON_ASSIGN_OR_RETURN(const int64_t bytes, CheckedByteCount(call->dataset_spec));
-    TENON_ASSIGN_OR_RETURN(call->dataset_reservation, state->budget.Reserve(bytes));
-  }
-  // The plan is made with labels in hand; their bytes are taken before they are.
-  TENON_ASSIGN_OR_RETURN(call->reservation, state->budget.Reserve(LabelBytes(*call)));
-  TENON_RETURN_IF_ERROR(Plan(budget, state->limits, call));
-  call->reservation.Release();
-  TENON_ASSIGN_OR_RETURN(
-      call->reservation,
-      state->budget.Reserve(call->memory.total_bytes() - call->dataset_reservation.bytes()));
-  v1::GrantedLimits& granted = call->granted;
-  granted.set_memory_budget_bytes(budget);
-  granted.set_threads(call->options.threads);
-  granted.set_max_chunk_bytes(static_cast<int32_t>(state->limits.max_chunk_bytes));
-  granted.set_result_chunk_bytes(call->header.result().has_chunk_bytes()
-                                     ? call->header.result().chunk_bytes()
-                                     : static_cast<int32_t>(state->limits.default_chunk_bytes));
-  if (call->progress_interval()) granted.set_progress_interval_seconds(*call->progress_interval());
-  granted.set_priority(execution.priority() == v1::PRIORITY_CLASS_UNSPECIFIED
-                           ? v1::PRIORITY_CLASS_DEFAULT
-                           : execution.priority());
-  return absl::OkStatus();
+measurement::PairOrdering PairOrderingOf(v1::PairOrderStrategy strategy) {
+  if (strategy == v1::PAIR_ORDER_STRATEGY_MEMORY) return measurement::PairOrdering::kMemory;
+  if (strategy == v1::PAIR_ORDER_STRATEGY_EXTERNAL) return measurement::PairOrdering::kExternal;
+  return measurement::PairOrdering::kAuto;
 }
 
 absl::Status TakeDataset(MeasureCall* call) {
@@ -387,10 +346,26 @@ bool MeasureCall::may_be_single() const {
          !header.return_local() && (stored != nullptr || dataset.complete());
 }
 
+std::optional<int64_t> MeasureCall::projection_count() const {
+  if (header.has_inline_projections()) return header.inline_projections().projections_size();
+  if (!files.empty()) return static_cast<int64_t>(files.size());
+  if (!header.client_stream().has_expected_projections()) return std::nullopt;
+  return header.client_stream().expected_projections();
+}
+
+ResourceContext MeasureCall::resource_context(bool planned) const {
+  return {.requested = std::string(provider->name()),
+          .compute_dtype = options.compute_dtype,
+          .geodesic = options.geodesic,
+          .planned = planned,
+          .rows = rows(),
+          .specs = &session->specs()};
+}
+
 absl::Status MeasureCall::UseLabels(Labels all) {
   if (!needs_labels) return absl::OkStatus();
   TENON_RETURN_IF_ERROR(CheckLabelCount(LabelCount(all), rows(), "labels"));
-  auto with_labels = Session::Prepare(specs, options, std::move(all), provider);
+  auto with_labels = Session::Prepare(specs, options, std::move(all), provider, fallback);
   if (!with_labels.ok()) return AsWireError(with_labels.status(), header);
   session = *std::move(with_labels);
   return absl::OkStatus();
@@ -410,18 +385,19 @@ absl::StatusOr<std::unique_ptr<MeasureCall>> AdmitMeasure(v1::MeasureHeader head
         .Meta("actual_bytes", call->request_id.size());
   }
   if (call->request_id.empty()) call->request_id = NewRequestId();
-  TENON_RETURN_IF_ERROR(CheckExecution(call->header.execution()));
+  TENON_RETURN_IF_ERROR(CheckExecution(call->header.execution(), *state));
   TENON_RETURN_IF_ERROR(CheckResult(call->header.result(), state->limits));
-  TENON_RETURN_IF_ERROR(CheckSource(call->header));
+  TENON_RETURN_IF_ERROR(ReadSource(*state, call.get()));
   TENON_ASSIGN_OR_RETURN(call->specs, ReadSpecs(call->header, state->limits));
   TENON_RETURN_IF_ERROR(ReadDataset(state, call.get()));
   TENON_RETURN_IF_ERROR(ReadProvider(state, call.get()));
   // Before the labels: a wrong parameter is no question of labels.
   const auto checked = measurement::CheckSpecs(call->specs, call->rows());
   if (!checked.ok()) return AsWireError(checked.status(), call->header);
+  TENON_RETURN_IF_ERROR(ReadPrecomputed(state, call.get()));
   TENON_RETURN_IF_ERROR(ReadLabels(call.get()));
   TENON_RETURN_IF_ERROR(ReadOptions(state->limits, call.get()));
-  TENON_RETURN_IF_ERROR(Admit(state, call.get()));
+  TENON_RETURN_IF_ERROR(PlanAndReserve(state, call.get()));
   TENON_RETURN_IF_ERROR(TakeDataset(call.get()));
   call->header.clear_labels();
   return call;
@@ -432,6 +408,14 @@ void WriteAccepted(const MeasureCall& call, v1::MeasureAccepted* accepted) {
   accepted->set_planned_peak_bytes(call.memory.total_bytes());
   *accepted->mutable_memory() = call.memory;
   *accepted->mutable_granted() = call.granted;
+  accepted->set_planned_temporary_bytes(call.session->planned_temporary_bytes());
+  if (!call.brief()) {
+    const ResourceContext context = call.resource_context(true);
+    WriteResources(call.session->planned_original(), context,
+                   accepted->mutable_original_resources());
+    WriteResources(call.session->planned_projection(), context,
+                   accepted->mutable_projection_resources());
+  }
   WriteTensorSpec(call.dataset_spec, accepted->mutable_dataset_spec());
   if (call.stored != nullptr) accepted->set_dataset_handle(call.stored->handle);
 }

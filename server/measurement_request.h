@@ -4,7 +4,9 @@
 #define TENON_SERVER_MEASUREMENT_REQUEST_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +18,8 @@
 #include "backends/plugin/provider.h"
 #include "server/admission.h"
 #include "server/content_store.h"
+#include "server/measurement_resources.h"
+#include "server/scratch_space.h"
 #include "server/state.h"
 #include "server/tensor_receiver.h"
 #include "tenon/v1/measurement.pb.h"
@@ -33,6 +37,10 @@ struct MeasureCall {
   std::shared_ptr<const StoredContent> stored;  // the data set, if it came by handle
   TensorReceiver dataset;                       // the data set otherwise; complete when inline
   bool keep_dataset = false;
+  // What is built from the data set, shared with other calls; null: nothing is.
+  std::shared_ptr<measurement::OriginalSide> original_side;
+  // Of the server, relative to its data root, in order; the source of projections.
+  std::vector<std::string> files;
 
   bool needs_labels = false, labels_follow = false;
   measurement::Labels labels;  // all of them, unless they follow
@@ -40,6 +48,9 @@ struct MeasureCall {
   std::vector<measurement::RawSpec> specs;
   measurement::SessionOptions options;
   std::shared_ptr<plugin::Provider> provider;
+  std::shared_ptr<plugin::Provider> fallback;  // null: a resource that is not built is an error
+  ScratchFolder scratch;                       // outlives the session that writes there
+  Reservation scratch_reservation;             // planned temporary files
   std::unique_ptr<measurement::Session> session;
 
   Reservation dataset_reservation;  // the bytes as they come from the wire
@@ -49,14 +60,25 @@ struct MeasureCall {
   v1::GrantedLimits granted;
   double setup_seconds = 0;  // planning
 
+  std::mutex beyond_mutex;
+  std::map<int64_t, int64_t> beyond;  // by columns
+
   int64_t rows() const { return dataset_spec.shape[0]; }
   std::optional<double> progress_interval() const;
   bool brief() const { return header.result().report_detail() == v1::REPORT_DETAIL_BRIEF; }
+  // Whether projections come from somewhere else than the client.
+  bool serves_itself() const { return header.has_inline_projections() || !files.empty(); }
+  // How many projections there will be; absent: unknown.
+  std::optional<int64_t> projection_count() const;
+  ResourceContext resource_context(bool planned) const;
   // Whether the answer may be a single frame (measurement.proto).
   bool may_be_single() const;
 
   // Labels that came in frames: plans anew with them. BAD_LABELS, LABELS_REQUIRED.
   absl::Status UseLabels(measurement::Labels all);
+  // Bytes that a projection of so many columns takes beyond the planned ones, besides those that
+  // came on the wire. Thread-safe.
+  int64_t BytesBeyondPlan(int64_t columns);
 };
 
 // Checks all of `header`, plans, reserves the memory, and takes that of the data set. Errors have

@@ -171,7 +171,7 @@ absl::Status MeasurementStream::OnLabels(const v1::Labels& part) {
 
 void MeasurementStream::EndOfInput() {
   tally_.InputComplete();
-  state_ = call_->header.has_inline_projections() ? State::kServing : State::kIdle;
+  state_ = call_->serves_itself() ? State::kServing : State::kIdle;
   {
     std::lock_guard lock(mutex_);
     input_complete_ = true;
@@ -179,37 +179,42 @@ void MeasurementStream::EndOfInput() {
   BindIfReady();
 }
 
-MeasurementStream::ItemPointer MeasurementStream::NewItem(const v1::Projection& projection) {
+MeasurementStream::ItemPointer MeasurementStream::NewItem(int64_t index, const std::string& name) {
   auto item = std::make_shared<ProjectionItem>();
-  item->index = projection.index();
-  item->name = std::string(
-      Utf8Prefix(projection.name(), static_cast<size_t>(server_->limits.max_name_bytes)));
+  item->index = index;
+  item->name = std::string(Utf8Prefix(name, static_cast<size_t>(server_->limits.max_name_bytes)));
   window_.Add(item);
   return item;
 }
 
 absl::Status MeasurementStream::ReserveExtra(const TensorSpec& spec, ProjectionItem* item) {
   TENON_ASSIGN_OR_RETURN(const int64_t wire, CheckedByteCount(spec));
-  TENON_ASSIGN_OR_RETURN(const int64_t copy,
-                         CheckedByteCount({call_->options.compute_dtype, spec.shape}));
-  TENON_ASSIGN_OR_RETURN(const int64_t planned_copy,
-                         CheckedByteCount({call_->options.compute_dtype,
-                                           {call_->rows(), call_->options.max_embedded_columns}}));
+  // What it is widened to must have a size at all.
+  TENON_RETURN_IF_ERROR(CheckedByteCount({call_->options.compute_dtype, spec.shape}).status());
   const int64_t budget = call_->granted.memory_budget_bytes();
   // Each is checked by itself first: their sum may not fit in 63 bits.
   const int64_t buffer = std::max<int64_t>(0, wire - call_->projection_buffer_bytes);
-  const int64_t widened = std::max<int64_t>(0, copy - planned_copy);
-  if (buffer == 0 && widened == 0) return absl::OkStatus();
   const int64_t left = budget - call_->memory.total_bytes();
-  if (buffer > left || widened > left - buffer) {
+  const int64_t work = buffer > left ? 0 : call_->BytesBeyondPlan(spec.shape[1]);
+  if (buffer == 0 && work == 0) return absl::OkStatus();
+  if (buffer > left || work > left - buffer) {
     return Error(Reason::kExceedsMemoryBudget,
                  StrCat("the projection has ", spec.shape[1], " columns; the plan leaves ", left,
                         " bytes of the budget of ", budget))
         .Meta("budget_bytes", budget)
         .Meta("columns", spec.shape[1]);
   }
-  TENON_ASSIGN_OR_RETURN(item->extra, server_->budget.Reserve(buffer + widened));
+  TENON_ASSIGN_OR_RETURN(item->extra, server_->budget.Reserve(buffer + work));
   return absl::OkStatus();
+}
+
+absl::Status MeasurementStream::CheckRows(const TensorSpec& spec, const std::string& field) const {
+  if (spec.shape[0] == call_->rows()) return absl::OkStatus();
+  return Error(Reason::kShapeMismatch, StrCat("the projection (ld) has ", spec.shape[0],
+                                              " rows, the data set (hd) ", call_->rows()))
+      .Field(StrCat(field, ".spec.shape[0]"))
+      .Meta("expected_rows", call_->rows())
+      .Meta("actual_rows", spec.shape[0]);
 }
 
 absl::Status MeasurementStream::Open(const v1::Projection& projection, const std::string& field,
@@ -224,13 +229,7 @@ absl::Status MeasurementStream::Open(const v1::Projection& projection, const std
   }
   TENON_ASSIGN_OR_RETURN(
       TensorSpec spec, ReadMatrixSpec(projection.spec(), StrCat(field, ".spec"), server_->limits));
-  if (spec.shape[0] != call_->rows()) {
-    return Error(Reason::kShapeMismatch, StrCat("the projection (ld) has ", spec.shape[0],
-                                                " rows, the data set (hd) ", call_->rows()))
-        .Field(StrCat(field, ".spec.shape[0]"))
-        .Meta("expected_rows", call_->rows())
-        .Meta("actual_rows", spec.shape[0]);
-  }
+  TENON_RETURN_IF_ERROR(CheckRows(spec, field));
   TENON_RETURN_IF_ERROR(AtField(ReserveExtra(spec, item), StrCat(field, ".spec.shape")));
   const std::string data_field = StrCat(field, ".inline_data");
   if (projection.has_inline_data()) {
@@ -256,7 +255,7 @@ absl::Status MeasurementStream::OnProjection(const v1::Projection& projection) {
         .Meta("actual_index", projection.index());
   }
   ++next_index_;
-  current_ = NewItem(projection);
+  current_ = NewItem(projection.index(), projection.name());
   const absl::Status opened = Open(projection, "projection", current_.get());
   if (projection.has_inline_data()) {
     tally_.Consumed();

@@ -71,7 +71,8 @@ class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::Measur
   // A buffer for the projection, filled if its bytes stand inside. Errors are the projection's.
   absl::Status Open(const v1::Projection& projection, const std::string& field,
                     ProjectionItem* item);
-  ItemPointer NewItem(const v1::Projection& projection);
+  absl::Status CheckRows(const TensorSpec& spec, const std::string& field) const;
+  ItemPointer NewItem(int64_t index, const std::string& name);
   void Ready(const ItemPointer& item);
 
   // The workers' side.
@@ -85,8 +86,10 @@ class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::Measur
   void ScoreLater(const ItemPointer& item);
   absl::Status KeepDataset();
   void Score(const ItemPointer& item);
-  void FeedInline();  // the source that is not the client
+  void Feed();  // the source that is not the client
   bool FeedOne();
+  void FeedInline(int64_t index);
+  absl::Status LoadFile(ProjectionItem* item);
 
   // Delivery.
   void Complete(const ItemPointer& item);
@@ -127,7 +130,7 @@ class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::Measur
   bool started_ = false, input_complete_ = false, binding_ = false, bound_ = false;
   std::vector<ItemPointer> waiting_;  // complete before the original side was built
   bool feeding_ = false, feed_again_ = false;
-  int next_inline_ = 0;
+  int64_t next_fed_ = 0;  // whoever feeds
   bool source_ended_ = false, stream_complete_ = false, finished_ = false;
   std::string kept_handle_;
   std::optional<std::chrono::steady_clock::time_point> last_progress_;

@@ -27,6 +27,7 @@ struct ProjectionItem {
   int64_t index = 0;
   std::string name;
   TensorReceiver data;
+  Tensor from_file;   // its values, if it is a file of the server
   int64_t bytes = 0;  // of its values on the wire
   Reservation extra;  // bytes beyond those that the plan assumed
   absl::StatusOr<measurement::ProjectionScores> result = absl::UnknownError("not scored yet");

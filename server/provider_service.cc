@@ -11,6 +11,7 @@
 #include "server/content_store.h"
 #include "server/process_stats.h"
 #include "server/provider_setup.h"
+#include "server/scratch_space.h"
 #include "server/unary.h"
 #include "server/version.h"
 #include "tenon/v1/provider.grpc.pb.h"
@@ -82,6 +83,9 @@ void FillLimits(const ServerState& state, v1::ServerLimits* out) {
   out->set_max_queue_length(static_cast<int32_t>(state.max_queued_requests));
   out->set_max_streams_per_connection(state.max_concurrent_streams);
   out->set_store_budget_bytes(state.budget.limit_bytes());
+  if (state.scratch != nullptr) {
+    out->set_scratch_budget_bytes(state.scratch->budget().limit_bytes());
+  }
   out->set_default_ttl_seconds(static_cast<double>(state.settings.dataset_ttl.count()));
   out->set_slow_reader_seconds(std::chrono::duration<double>(state.write_stall_limit).count());
 }
@@ -102,7 +106,8 @@ void FillFeatures(const ServerState& state, v1::GetServerInfoResponse* out) {
   add("server_files", files, files ? "" : "no --data_root is configured");
   add("jobs", false, "JobService is not implemented");
   add("administration", false, "AdminService is not implemented");
-  add("temporary_files", false, "nothing is written to disk");
+  const bool scratch = state.scratch != nullptr;
+  add("temporary_files", scratch, scratch ? "" : "--scratch_budget is 0");
   add("plan_cache", false, "every request is planned anew");
   add("tls", false, "only loopback and Unix sockets unless --insecure_listen is given");
   add("authentication", false, "");
@@ -311,7 +316,12 @@ class ProviderService final : public v1::ProviderService::CallbackService {
     v1::MemoryStatistics* memory = response->mutable_memory();
     memory->set_budget_bytes(state_->budget.limit_bytes());
     memory->set_admitted_bytes(state_->budget.reserved_bytes());
-    memory->set_cached_bytes(state_->store == nullptr ? 0 : state_->store->bytes());
+    if (state_->store != nullptr) {
+      memory->set_cached_bytes(state_->store->bytes() + state_->store->resource_bytes());
+    }
+    if (state_->scratch != nullptr) {
+      memory->set_scratch_bytes(state_->scratch->budget().reserved_bytes());
+    }
     memory->set_resident_bytes(process.resident_bytes);
     memory->set_peak_resident_bytes(process.peak_resident_bytes);
   }

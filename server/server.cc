@@ -20,6 +20,7 @@
 #include "server/logging.h"
 #include "server/measurement_service.h"
 #include "server/provider_service.h"
+#include "server/scratch_space.h"
 #include "tenon/v1/admin.grpc.pb.h"
 #include "tenon/v1/contraction.grpc.pb.h"
 #include "tenon/v1/dataset.grpc.pb.h"
@@ -54,6 +55,18 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Config& config, Part
   std::unique_ptr<Server> server(new Server(config, std::move(parts)));
   TENON_RETURN_IF_ERROR(DeclareProviders(server->config_.providers, server->parts_.providers,
                                          &server->state_->providers));
+  if (config.scratch_budget_bytes > 0) {
+    auto scratch = ScratchSpace::Create(config.scratch_dir, config.default_scratch_dir,
+                                        config.scratch_budget_bytes);
+    // Nobody asked for the default one: a server whose file system is read-only goes without.
+    if (!scratch.ok() && !config.default_scratch_dir) return scratch.status();
+    if (!scratch.ok()) {
+      Log(LogLevel::kWarning, "no temporary files",
+          {{"reason", std::string(scratch.status().message())}});
+    } else {
+      server->state_->scratch = *std::move(scratch);
+    }
+  }
   TENON_RETURN_IF_ERROR(server->Bind());
   server->state_->lifecycle.AddListener(
       [self = server.get()](ServerPhase phase) { self->OnPhase(phase); });
@@ -70,7 +83,6 @@ Server::Server(const Config& config, Parts parts)
   state_->limits.max_threads = config.threads;
   state_->max_concurrent_streams = config.max_concurrent_streams;
   state_->settings.data_root = config.data_root;
-  state_->settings.scratch_dir = config.scratch_dir;
   state_->settings.dataset_ttl = absl::ToChronoSeconds(config.dataset_ttl);
   state_->store = std::make_shared<ContentStore>(&state_->budget, state_->settings.dataset_ttl);
   state_->budget.SetReclaimer(

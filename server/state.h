@@ -23,6 +23,7 @@
 namespace tenon::server {
 
 class ContentStore;  // server/content_store.h
+class ScratchSpace;  // server/scratch_space.h
 
 // Limits on what a message or a request may hold; told by GetServerInfo.
 struct Limits {
@@ -66,8 +67,7 @@ class ProviderRegistry {
 
 // What of the configuration the services read.
 struct ServiceSettings {
-  std::string data_root;    // canonical path of server-side files; empty: none may be read
-  std::string scratch_dir;  // for temporary files; empty: none may be written
+  std::string data_root;  // canonical path of server-side files; empty: none may be read
   std::chrono::seconds dataset_ttl{3600};
 };
 
@@ -93,8 +93,9 @@ struct ServerState {
   MemoryBudget budget;
   schedule::ProgramCache programs{1024, int64_t{64} << 20};
   WriteWatchdog watchdog;
-  std::shared_ptr<ContentStore> store;  // data sets and tensors by content
-  Executor executor;                    // last: its tasks use all of the above
+  std::shared_ptr<ContentStore> store;    // data sets and tensors by content
+  std::shared_ptr<ScratchSpace> scratch;  // null: no temporary files
+  Executor executor;                      // last: its tasks use all of the above
 };
 
 }  // namespace tenon::server

@@ -35,10 +35,15 @@ absl::Status AtField(const absl::Status& status, std::string_view field) {
 
 absl::StatusOr<TensorSpec> ReadTensorSpec(const v1::TensorSpec& spec, std::string_view field,
                                           const Limits& limits) {
-  if (spec.dtype() == v1::DATA_TYPE_UNSPECIFIED || !v1::DataType_IsValid(spec.dtype())) {
-    return Error(Reason::kMissingField,
-                 StrCat("the element type is required; ", static_cast<int>(spec.dtype()), " came"))
+  if (spec.dtype() == v1::DATA_TYPE_UNSPECIFIED) {
+    return Error(Reason::kMissingField, "the element type is required")
         .Field(StrCat(field, ".dtype"));
+  }
+  if (!v1::DataType_IsValid(spec.dtype())) {
+    return Error(Reason::kBadParameter,
+                 StrCat(static_cast<int>(spec.dtype()), " is no element type"))
+        .Field(StrCat(field, ".dtype"))
+        .Meta("value", static_cast<int>(spec.dtype()));
   }
   if (spec.shape_size() > limits.max_rank) {
     return Error(Reason::kExceedsServerLimit,

@@ -46,19 +46,13 @@ Error Malformed(std::string_view field, std::string_view what) {
       .Field(std::string(field));
 }
 
-// What a header says.
-struct Header {
-  TensorSpec spec;
-  bool fortran_order = false;
-};
-
 // Reads the Python literal {'descr': '<f8', 'fortran_order': False, 'shape': (3, 4), }, with keys
 // in any order, either kind of quotes and any white space between tokens.
 class HeaderParser {
  public:
   explicit HeaderParser(std::string_view text) : text_(text) {}
 
-  absl::StatusOr<Header> Parse() {
+  absl::StatusOr<NpyHeader> Parse() {
     if (!Accept('{')) return Malformed("header", "the header is not a dictionary");
     while (!Accept('}')) {
       TENON_RETURN_IF_ERROR(ParseEntry());
@@ -176,7 +170,7 @@ class HeaderParser {
   }
 
   std::string_view text_;
-  Header header_;
+  NpyHeader header_;
   bool has_descr_ = false, has_order_ = false, has_shape_ = false;
 };
 
@@ -297,17 +291,26 @@ std::string_view DataOf(const Tensor& tensor) { return AsText(tensor.buffer); }
 
 }  // namespace
 
-absl::StatusOr<Tensor> ParseNpy(std::string_view bytes) {
+absl::StatusOr<NpyHeader> ParseNpyHeader(std::string_view bytes) {
   TENON_ASSIGN_OR_RETURN(const auto parts, SplitFile(bytes));
-  TENON_ASSIGN_OR_RETURN(Header header, HeaderParser(parts.first).Parse());
-  const std::string_view data = parts.second;
-  const absl::StatusOr<int64_t> expected = CheckedByteCount(header.spec);
-  if (!expected.ok()) return Malformed("shape", "the array's bytes do not fit in 63 bits");
-  if (data.size() != static_cast<uint64_t>(*expected)) {
-    return Malformed("data", StrCat("the array has ", data.size(), " bytes, expected ", *expected))
-        .Meta("bytes", data.size())
-        .Meta("expected_bytes", *expected);
-  }
+  TENON_ASSIGN_OR_RETURN(NpyHeader header, HeaderParser(parts.first).Parse());
+  header.data_offset = parts.second.data() - bytes.data();
+  if (CheckedByteCount(header.spec).ok()) return header;
+  return Malformed("shape", "the array's bytes do not fit in 63 bits");
+}
+
+absl::Status CheckNpyDataSize(const NpyHeader& header, int64_t bytes) {
+  TENON_ASSIGN_OR_RETURN(const int64_t expected, CheckedByteCount(header.spec));
+  if (bytes == expected) return absl::OkStatus();
+  return Malformed("data", StrCat("the array has ", bytes, " bytes, expected ", expected))
+      .Meta("bytes", bytes)
+      .Meta("expected_bytes", expected);
+}
+
+absl::StatusOr<Tensor> ParseNpy(std::string_view bytes) {
+  TENON_ASSIGN_OR_RETURN(NpyHeader header, ParseNpyHeader(bytes));
+  const std::string_view data = bytes.substr(static_cast<size_t>(header.data_offset));
+  TENON_RETURN_IF_ERROR(CheckNpyDataSize(header, static_cast<int64_t>(data.size())));
   TENON_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(std::move(header.spec)));
   if (data.empty()) return tensor;
   if (header.fortran_order && tensor.spec.shape.size() > 1) {

@@ -3,6 +3,7 @@
 #ifndef TENON_BACKENDS_CORE_NPY_H_
 #define TENON_BACKENDS_CORE_NPY_H_
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -20,6 +21,20 @@ namespace tenon {
 // than 1024 axes are refused. Never reads outside `bytes`, and takes memory for the array only once
 // `bytes` is known to hold all of it.
 absl::StatusOr<Tensor> ParseNpy(std::string_view bytes);
+
+// What stands before the data of a .npy file.
+struct NpyHeader {
+  TensorSpec spec;
+  bool fortran_order = false;
+  int64_t data_offset = 0;  // in bytes
+};
+
+// Reads the beginning of a .npy file, which is all of its header and may be more. Errors as
+// ParseNpy; its number of bytes fits in 63 bits.
+absl::StatusOr<NpyHeader> ParseNpyHeader(std::string_view bytes);
+
+// BAD_PARAMETER with field "data" unless the array of `header` has `bytes` bytes.
+absl::Status CheckNpyDataSize(const NpyHeader& header, int64_t bytes);
 
 // Reads a file; errors as ReadFile (backends/core/file.h) and ParseNpy. Messages carry the path.
 absl::StatusOr<Tensor> ReadNpyFile(const std::string& path);

@@ -1,0 +1,215 @@
+#include "server/measurement_plan.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "backends/core/error.h"
+#include "server/measurement_codec.h"
+#include "server/measurement_resources.h"
+
+namespace tenon::server {
+namespace {
+
+using measurement::Labels;
+using measurement::Session;
+
+// Widths of projections whose plans are remembered.
+constexpr size_t kMaxKnownWidths = 64;
+
+// Two classes in turn: they satisfy every condition on labels that some labels of this many rows
+// can satisfy, so that a plan can be made before the real ones come.
+Labels PlaceholderLabels(int64_t rows) {
+  std::vector<int64_t> labels(static_cast<size_t>(rows));
+  for (int64_t i = 0; i < rows; ++i) labels[static_cast<size_t>(i)] = i % 2;
+  return labels;
+}
+
+int64_t LabelBytes(const MeasureCall& call) {
+  const auto per_row = static_cast<int64_t>(sizeof(int64_t));
+  return call.needs_labels || call.labels_follow ? call.rows() * per_row : 0;
+}
+
+// The session's budget error in figures of the whole request; `besides` are the bytes that are
+// not the session's.
+absl::Status BudgetError(const absl::Status& status, const MeasureCall& call, int64_t budget,
+                         int64_t besides) {
+  const ErrorDetails details = GetErrorDetails(status);
+  if (details.reason != Reason::kExceedsMemoryBudget) return AsWireError(status, call.header);
+  int64_t smallest = 0;
+  const auto known = details.metadata.find("smallest_budget_bytes");
+  if (known == details.metadata.end() || !absl::SimpleAtoi(known->second, &smallest)) {
+    return AsWireError(status, call.header);
+  }
+  smallest += besides;
+  // Without a budget of its own the request failed by the server's.
+  const bool own = call.header.execution().has_memory_budget_bytes();
+  return Error(own ? Reason::kExceedsMemoryBudget : Reason::kExceedsServerLimit,
+               StrCat("the request needs at least ", smallest, " bytes of memory; ",
+                      own ? "its budget is " : "this server grants ", budget))
+      .Field("header.execution.memory_budget_bytes")
+      .Meta("smallest_budget_bytes", smallest)
+      .Meta(own ? "budget_bytes" : "limit_bytes", budget);
+}
+
+v1::InFlightLimit WireInFlightLimit(const MeasureCall& call, const Limits& limits) {
+  const std::string limit = call.session->in_flight_limit();
+  if (limit == "memory") return v1::IN_FLIGHT_LIMIT_MEMORY_BUDGET;
+  if (limit == "threads") return v1::IN_FLIGHT_LIMIT_THREADS;
+  if (limit == "temporary") return v1::IN_FLIGHT_LIMIT_TEMPORARY_BUDGET;
+  const v1::MeasureExecution& execution = call.header.execution();
+  if (!execution.has_in_flight()) return v1::IN_FLIGHT_LIMIT_SERVER;
+  if (execution.in_flight() == call.options.in_flight) return v1::IN_FLIGHT_LIMIT_REQUEST;
+  return call.options.in_flight == limits.max_in_flight ? v1::IN_FLIGHT_LIMIT_SERVER
+                                                        : v1::IN_FLIGHT_LIMIT_PROJECTION_COUNT;
+}
+
+void WriteMemoryPlan(int64_t input, bool cut, const Limits& limits, MeasureCall* call) {
+  const Session& session = *call->session;
+  v1::MeasureMemoryPlan& memory = call->memory;
+  const int width = session.in_flight();
+  memory.set_in_flight(width);
+  memory.set_in_flight_limit(cut ? v1::IN_FLIGHT_LIMIT_MEMORY_BUDGET
+                                 : WireInFlightLimit(*call, limits));
+  memory.set_batch_size(1);
+  memory.set_batch_limit(v1::BATCH_LIMIT_NO_BATCHABLE_RESOURCE);
+  memory.set_input_bytes(input);
+  memory.set_original_bytes(session.original_bytes());
+  const int64_t rest = session.planned_peak_bytes() - session.original_bytes();
+  memory.set_per_projection_bytes(rest / width + call->projection_buffer_bytes);
+  memory.set_total_bytes(input + session.planned_peak_bytes() +
+                         width * call->projection_buffer_bytes);
+  std::vector<EngineResource> resources = session.planned_original();
+  for (const EngineResource& resource : resources) {
+    // What the projections need at once hides smaller ones.
+    if (resource.working_bytes >= rest) memory.set_original_working_bytes(rest);
+  }
+  const int64_t temporary = session.planned_temporary_bytes();
+  memory.set_temporary_bytes(temporary);
+  memory.set_per_projection_temporary_bytes(temporary / width);
+  const auto projection = session.planned_projection();
+  resources.insert(resources.end(), projection.begin(), projection.end());
+  memory.set_pair_strategy(PairStrategyOf(resources));
+}
+
+// Plans the session so that it fits the budget together with the bytes between wire and session.
+absl::Status Plan(int64_t budget, const Limits& limits, MeasureCall* call) {
+  const auto start = std::chrono::steady_clock::now();
+  TENON_ASSIGN_OR_RETURN(
+      call->projection_buffer_bytes,
+      CheckedByteCount({DType::kFloat64, {call->rows(), call->options.max_embedded_columns}}));
+  const int64_t input = call->dataset_reservation.bytes() + LabelBytes(*call);
+  const bool placeholder = call->needs_labels && call->labels_follow;
+  bool cut = false;  // fewer projections in flight, so that their buffers fit too
+  for (;;) {
+    const int64_t besides = input + call->projection_buffer_bytes;
+    call->options.memory_budget_bytes = std::max<int64_t>(1, budget - besides);
+    auto session = Session::Prepare(call->specs, call->options,
+                                    placeholder ? PlaceholderLabels(call->rows()) : call->labels,
+                                    call->provider, call->fallback);
+    if (!session.ok()) return BudgetError(session.status(), *call, budget, besides);
+    call->session = *std::move(session);
+    const int width = call->session->in_flight();
+    const int64_t total =
+        input + call->session->planned_peak_bytes() + width * call->projection_buffer_bytes;
+    if (total <= budget || width == 1) break;
+    call->options.in_flight = width - 1;
+    cut = true;
+  }
+  WriteMemoryPlan(input, cut, limits, call);
+  call->setup_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return absl::OkStatus();
+}
+
+absl::Status OpenScratch(ServerState* state, MeasureCall* call) {
+  const v1::MeasureExecution& execution = call->header.execution();
+  if (!execution.has_temporary_budget_bytes()) return absl::OkStatus();
+  auto folder = state->scratch->Make(execution.temporary_directory());
+  if (!folder.ok()) return AtField(folder.status(), "header.execution.temporary_directory");
+  call->scratch = *std::move(folder);
+  call->options.temporary_directory = call->scratch.path();
+  call->options.temporary_budget_bytes =
+      std::min<int64_t>(execution.temporary_budget_bytes(), state->scratch->budget().limit_bytes());
+  return absl::OkStatus();
+}
+
+absl::Status ReserveScratch(ServerState* state, MeasureCall* call) {
+  const int64_t bytes = call->session->planned_temporary_bytes();
+  if (bytes == 0) return absl::OkStatus();
+  auto reservation = state->scratch->budget().Reserve(bytes);
+  if (!reservation.ok()) return PrefixMessage(reservation.status(), "temporary files: ");
+  call->scratch_reservation = *std::move(reservation);
+  return absl::OkStatus();
+}
+
+void WriteGranted(int64_t budget, const Limits& limits, MeasureCall* call) {
+  const v1::MeasureExecution& execution = call->header.execution();
+  v1::GrantedLimits& granted = call->granted;
+  granted.set_memory_budget_bytes(budget);
+  granted.set_temporary_budget_bytes(call->options.temporary_budget_bytes);
+  granted.set_threads(call->options.threads);
+  granted.set_max_chunk_bytes(static_cast<int32_t>(limits.max_chunk_bytes));
+  granted.set_result_chunk_bytes(call->header.result().has_chunk_bytes()
+                                     ? call->header.result().chunk_bytes()
+                                     : static_cast<int32_t>(limits.default_chunk_bytes));
+  if (call->progress_interval()) granted.set_progress_interval_seconds(*call->progress_interval());
+  granted.set_priority(execution.priority() == v1::PRIORITY_CLASS_UNSPECIFIED
+                           ? v1::PRIORITY_CLASS_DEFAULT
+                           : execution.priority());
+}
+
+// As the session plans a single projection of this width within its share of the budget. 0 when it
+// does not fit: the session says so better.
+int64_t PlanBeyond(const MeasureCall& call, int64_t columns) {
+  const int64_t original = call.memory.original_bytes();
+  const int64_t narrow = call.memory.per_projection_bytes() - call.projection_buffer_bytes;
+  measurement::SessionOptions one = call.options;
+  one.max_embedded_columns = columns;
+  one.in_flight = 1;
+  one.warm = nullptr;
+  one.memory_budget_bytes =
+      original + (call.options.memory_budget_bytes - original) / call.memory.in_flight();
+  const auto labels = call.needs_labels ? PlaceholderLabels(call.rows()) : Labels{};
+  const auto planned = Session::Prepare(call.specs, one, labels, call.provider, call.fallback);
+  if (!planned.ok()) return 0;
+  const int64_t wide = (*planned)->planned_peak_bytes() - (*planned)->original_bytes();
+  return std::max<int64_t>(0, wide - narrow);
+}
+
+}  // namespace
+
+absl::Status PlanAndReserve(ServerState* state, MeasureCall* call) {
+  const v1::MeasureExecution& execution = call->header.execution();
+  int64_t budget = state->budget.limit_bytes();
+  if (execution.has_memory_budget_bytes()) {
+    budget = std::min<int64_t>(budget, execution.memory_budget_bytes());
+  }
+  if (call->stored == nullptr) {
+    TENON_ASSIGN_OR_RETURN(const int64_t bytes, CheckedByteCount(call->dataset_spec));
+    TENON_ASSIGN_OR_RETURN(call->dataset_reservation, state->budget.Reserve(bytes));
+  }
+  // The plan is made with labels in hand; their bytes are taken before they are.
+  TENON_ASSIGN_OR_RETURN(call->reservation, state->budget.Reserve(LabelBytes(*call)));
+  TENON_RETURN_IF_ERROR(OpenScratch(state, call));
+  TENON_RETURN_IF_ERROR(Plan(budget, state->limits, call));
+  call->reservation.Release();
+  TENON_ASSIGN_OR_RETURN(
+      call->reservation,
+      state->budget.Reserve(call->memory.total_bytes() - call->dataset_reservation.bytes()));
+  TENON_RETURN_IF_ERROR(ReserveScratch(state, call));
+  WriteGranted(budget, state->limits, call);
+  return absl::OkStatus();
+}
+
+int64_t MeasureCall::BytesBeyondPlan(int64_t columns) {
+  if (columns <= options.max_embedded_columns) return 0;
+  std::lock_guard lock(beyond_mutex);
+  const auto known = beyond.find(columns);
+  if (known != beyond.end()) return known->second;
+  if (beyond.size() >= kMaxKnownWidths) beyond.clear();
+  return beyond.emplace(columns, PlanBeyond(*this, columns)).first->second;
+}
+
+}  // namespace tenon::server
