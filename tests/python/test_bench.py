@@ -227,7 +227,7 @@ def test_the_quickest_round_counts_with_all_that_belongs_to_it():
 def test_other_work_on_the_machine_is_noticed(monkeypatch):
     clock = {"busy": 100.0, "own": 10.0, "now": 0.0}
     monkeypatch.setattr(load, "_busy_seconds", lambda: clock["busy"])
-    monkeypatch.setattr(load, "_own_seconds", lambda pid: clock["own"] / 2)
+    monkeypatch.setattr(load, "own_seconds", lambda pid: clock["own"] / 2)
     monkeypatch.setattr(load.time, "monotonic", lambda: clock["now"])
     watch = load.ForeignLoad([1, 2])
     clock.update(busy=120.0, own=26.0, now=8.0)

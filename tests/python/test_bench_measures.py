@@ -26,7 +26,8 @@ SCORES = [{"trustworthiness": 0.5, "continuity": 0.25}]
 
 
 def way(seconds=1.0, mib=100, **fields):
-    return {"name": "no budget", "seconds": seconds, "further": seconds / 2, "ratio": 30,
+    return {"name": "no budget", "seconds": seconds, "cpu_seconds": 0.4,
+            "further": seconds / 2, "ratio": 30,
             "memory_limit": None, "scores": SCORES, "parts": {"request_seconds": seconds},
             "memory": {"inputs_bytes": cases.MIB, "peak_bytes": (mib + 1) * cases.MIB}, **fields}
 
@@ -59,12 +60,15 @@ def test_memory_and_the_floor_are_targets_too():
 
 def test_tables():
     lines = verdict.table([entry()]).splitlines()
-    assert lines[2] == ("| tnc | 5000 | no budget | 1.00 | 1.00 | 0.500 | 100 | 40.0 (40.0) | "
+    assert lines[2] == ("| tnc | 5000 | no budget | 1.00 | 1.00 | 0.400 | 0.500 | 100 | 40.0 (40.0) | "
                         "20.0 (20.0) | 1.00 | 20.0 | 30.0 | NO | 0 |")
     assert len({line.count("|") for line in lines}) == 1
     assert verdict.checklist([entry()]) == (
         " NO  tnc, no budget: zadu, 2 threads ÷ Tenon: 20.0 (>= 30.0)")
     assert verdict.checklist([entry(judged=False)]).startswith("  –  ")
+    noisy = entry(way(load={"foreign_processors": 0.5}))
+    assert verdict.checklist([noisy]).endswith(
+        "     [Tenon, no budget: other work took 0.50 processors]")
 
 
 def test_scores_that_differ_are_named():

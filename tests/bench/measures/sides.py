@@ -3,6 +3,7 @@
 figures   seconds   at the client, from the call to the summary: the data set is sent with the call,
                     and the original side is built by it
           raw       the same of every call; `parts`: where the server says that it went
+          cpu_seconds  of a call, the server's processors together
           further   seconds of each further projection, sent when the one before is answered
           scores    by spec, of one call; `all_scores` of calls with other seeds, if randomised
           memory    resident set before a call by handle on the fresh server, and its peak
@@ -15,6 +16,7 @@ import numpy as np
 
 import cases
 import timing
+from load import own_seconds
 from measure_server import medians
 
 _FURTHER = 4
@@ -46,11 +48,12 @@ def run_case(service, options, case, way):
         with server.resident(figures):
             fresh = server.measure(header(handle=stored), None, [projection])
         with server.load(figures):
-            calls = [timed(0)]
+            start, calls = own_seconds(server.pid), [timed(0)]
             repeats = timing.plan(calls[0].seconds, 1, options.cap, options.repeat).repeats
             if randomised:
                 repeats = max(repeats, _SEEDS)
             calls += [timed(seed) for seed in range(1, max(2, repeats))]
+            figures["cpu_seconds"] = (own_seconds(server.pid) - start) / len(calls)
             stream = server.measure_one_by_one(header(data=data, in_flight=1), data,
                                                [projection] * (1 + options.further))
     figures.update(medians(calls), scores=calls[0].scores[0],

@@ -4,6 +4,7 @@ import math
 import statistics
 
 import cases
+import timing
 from report import number
 
 _TOLERANCE = 1e-9
@@ -139,7 +140,7 @@ def table(entries):
     """The cases, as Markdown."""
     names = list(dict.fromkeys(name for entry in entries if entry["kind"] == "case"
                                for name in entry["peers"]))
-    head = ["case", "n", "budget", "seconds", "in server", "further", "MiB",
+    head = ["case", "n", "budget", "seconds", "in server", "CPU s", "further", "MiB",
             *(f"{name}: s (further)" for name in names), "MiB of peers", "ratio", "target", "met",
             "difference ÷ allowed"]
     lines = [_row(head), _row(["---"] * 3 + ["--:"] * (len(head) - 3))]
@@ -153,7 +154,8 @@ def table(entries):
             ratios = _ratios("", way["seconds"], entry["peers"], way["ratio"])
             lines.append(_row([
                 entry["name"], str(entry["rows"]), way["name"], number(way["seconds"]),
-                number(way["parts"]["request_seconds"]), number(way["further"]),
+                number(way["parts"]["request_seconds"]), number(way.get("cpu_seconds")),
+                number(way["further"]),
                 number(above_inputs(way) / cases.MIB), *theirs,
                 number(peak / cases.MIB if peak is not None else None),
                 ", ".join(number(r["value"]) for r in ratios) or "–", number(way["ratio"]),
@@ -167,11 +169,21 @@ def met(found, judged):
     return "yes" if all(one["met"] for one in found) else "NO"
 
 
+def disturbed(entry):
+    """Processors that other work took while a side was measured, by side, where it matters."""
+    sides = {f"Tenon, {way.get('name', 'alone')}": way for way in entry["tenon"]}
+    sides.update(entry.get("peers", {}))
+    return {name: figures["load"]["foreign_processors"] for name, figures in sides.items()
+            if timing.disturbed(figures)}
+
+
 def checklist(entries):
-    """Every number to reach, a line each."""
+    """Every number to reach, a line each, and the sides whose times are doubtful."""
     lines = []
     for entry in entries:
         for one in _REQUIREMENTS[entry["kind"]](entry):
             lines.append(f"{met([one], entry['judged']):>3}  {one['line']}: {number(one['value'])} "
                          f"({one['sense']} {number(one['target'])})")
+        lines += [f"     [{name}: other work took {processors:.2f} processors]"
+                  for name, processors in disturbed(entry).items()]
     return "\n".join(lines)

@@ -38,13 +38,20 @@ def _specs(measures):
 
 
 def _zadu(measures, data, projection, labels):
-    """(seconds of the constructor and of measure(), scores)."""
+    """(seconds of the constructor and measure(), and of the latter alone; scores)."""
     from zadu import ZADU
     start = time.perf_counter()
     runner = ZADU(_specs(measures), data)
     built = time.perf_counter()
     scores = runner.measure(projection, labels)
     return {"seconds": time.perf_counter() - start, "further": time.perf_counter() - built}, scores
+
+
+def _with_cpu(call, *arguments):
+    """What `call` returns, with the processors' seconds of all threads."""
+    start = time.process_time()
+    figures, scores = call(*arguments)
+    return {**figures, "cpu_seconds": time.process_time() - start}, scores
 
 
 def _sklearn(measures, data, projection, labels):
@@ -72,14 +79,14 @@ def run_case(job):
     call(job["measures"], *small)
     reset, before = reset_high_water(), status_bytes("VmRSS")
     load = ForeignLoad([os.getpid()])
-    first, scores = call(job["measures"], *inputs)
+    first, scores = _with_cpu(call, job["measures"], *inputs)
     memory = {"inputs_bytes": before, "peak_bytes": status_bytes("VmHWM"),
               "high_water_reset": reset}
     left = job["cap"] - first["seconds"]
     repeats = timing.plan(first["seconds"], 1, max(left, 0), job["repeats"]).repeats
     runs = [first]
     if left > first["seconds"]:
-        runs += [call(job["measures"], *inputs)[0] for _ in range(repeats)]
+        runs += [_with_cpu(call, job["measures"], *inputs)[0] for _ in range(repeats)]
     return {"over": False, **_medians(runs), "raw": [run["seconds"] for run in runs],
             "scores": scores, "memory": memory,
             "load": {"foreign_processors": load.processors()}}
