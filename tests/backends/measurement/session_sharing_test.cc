@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/core/error.h"
+#include "backends/cpu/provider.h"
 #include "backends/measurement/original_side.h"
 #include "tests/backends/measurement/measurement_fixture.h"
 #include "tests/support/status_matchers.h"
@@ -276,11 +277,13 @@ TEST_F(SessionFiles, GiveTheScoresOfMemory) {
 
 TEST_F(SessionFiles, TakeNoMoreThanPlanned) {
   const Tensor original = RandomMatrix(700, 3, 4), projection = RandomMatrix(700, 2, 5);
+  const auto provider = plugin::Provider::Create(cpu::CpuProviderApi(), "");
+  ASSERT_TRUE(provider.ok());
   SessionOptions options = External();
   options.rows = 700;
   options.original_columns = 3;
   options.pair_ordering = PairOrdering::kExternal;
-  auto session = Session::Prepare({{"srho", {}}, {"nm_stress", {}}}, options, {}, provider_.get());
+  auto session = Session::Prepare({{"srho", {}}, {"nm_stress", {}}}, options, {}, *provider);
   ASSERT_TRUE(session.ok()) << session.status();
   ASSERT_TRUE((*session)->BindOriginal(original, nullptr).ok());
   const auto scores = (*session)->Measure(projection, nullptr);
