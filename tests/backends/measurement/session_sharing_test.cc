@@ -11,6 +11,7 @@
 
 #include "backends/core/error.h"
 #include "backends/cpu/provider.h"
+#include "backends/cpu/resources.h"
 #include "backends/measurement/original_side.h"
 #include "tests/backends/measurement/measurement_fixture.h"
 #include "tests/support/status_matchers.h"
@@ -360,6 +361,108 @@ TEST_F(SessionFiles, ReportUndefinedScoresAsMemoryDoes) {
     EXPECT_TRUE(
         Fails(run->session->Measure(equal, nullptr), Reason::kUndefinedScore, "projection"));
   }
+}
+
+// ---- Batches ---------------------------------------------------------------------------------
+
+int g_batches = 0;
+int32_t g_failing = -1;  // request of a batch that fails
+
+int32_t CanBatch(tenon_provider*, const tenon_resource_key*) { return 1; }
+
+int32_t BuildBatch(tenon_provider*, const tenon_resource_request* requests, int32_t count,
+                   tenon_resource_statistics* statistics, int32_t* failed, tenon_status* status) {
+  ++g_batches;
+  if (g_failing >= 0) {
+    *failed = g_failing;
+    return plugin::ToAbiStatus(Error(Reason::kDeviceMemory, "does not fit").Build(), status);
+  }
+  for (int32_t r = 0; r < count; ++r) {
+    const absl::Status built = cpu::BuildResources(requests[r], statistics + r);
+    if (!built.ok()) return plugin::ToAbiStatus(built, status);
+  }
+  return 0;
+}
+
+class SessionBatches : public SessionSharing {
+ protected:
+  SessionBatches() {
+    g_batches = 0;
+    g_failing = -1;
+    batching_.fake().table.can_batch = CanBatch;
+    batching_.fake().table.build_batch = BuildBatch;
+    for (uint32_t p = 0; p < 3; ++p) projections_.push_back(RandomMatrix(kRows, 2, 10 + p));
+  }
+  std::unique_ptr<Session> Bound(SessionOptions options) {
+    options.threads = 8;
+    options.in_flight = 4;
+    auto session = *Session::Prepare(kSpecs, options, {}, batching_.get());
+    EXPECT_TRUE(session->BindOriginal(original_, nullptr).ok());
+    return session;
+  }
+  void ExpectScoresOneByOne(const Session& session,
+                            const std::vector<absl::StatusOr<ProjectionScores>>& results) {
+    for (size_t p = 0; p < results.size(); ++p) {
+      ASSERT_TRUE(results[p].ok()) << results[p].status();
+      ExpectSameScores(*results[p], *session.Measure(projections_[p], nullptr));
+    }
+  }
+  ResourceProvider batching_;
+  std::vector<Tensor> projections_;
+};
+
+TEST_F(SessionBatches, AreBuiltTogetherWhereTheProviderGains) {
+  const auto session = Bound(Options());
+  EXPECT_EQ(session->batch_size(), 4);
+  EXPECT_EQ(session->batch_limit(), "in_flight");
+  const std::vector<const Tensor*> all = {&projections_[0], &projections_[1], &projections_[2]};
+  // The first of a session builds what all others read.
+  ExpectScoresOneByOne(*session, session->MeasureBatch(all, nullptr));
+  EXPECT_EQ(g_batches, 1);
+  const auto results = session->MeasureBatch(all, nullptr);
+  EXPECT_EQ(g_batches, 2);
+  EXPECT_EQ(results[0]->info.batch_size, 3);
+  ExpectScoresOneByOne(*session, results);
+  SessionOptions options = Options();
+  options.batch_size = 2;
+  EXPECT_EQ(Bound(options)->batch_size(), 2);
+  EXPECT_EQ(Bound(options)->batch_limit(), "requested");
+}
+
+TEST_F(SessionBatches, KeepInvalidAndUnevenProjectionsApart) {
+  const auto session = Bound(Options());
+  ASSERT_TRUE(session->Measure(projection_, nullptr).ok());
+  Tensor bad = RandomMatrix(kRows, 2, 20);
+  bad.buffer.as<double>()[3] = NAN;
+  auto results = session->MeasureBatch({&projections_[0], &bad, &projections_[2]}, nullptr);
+  EXPECT_EQ(g_batches, 1);
+  EXPECT_TRUE(results[0].ok() && results[2].ok());
+  EXPECT_TRUE(Fails(results[1], Reason::kNotFinite, "projection"));
+  const Tensor wide = RandomMatrix(kRows, 3, 21);
+  results = session->MeasureBatch({&projections_[0], &wide}, nullptr);
+  EXPECT_EQ(g_batches, 1);
+  EXPECT_TRUE(results[0].ok() && results[1].ok());
+  EXPECT_EQ(results[0]->info.batch_size, 1);
+}
+
+TEST_F(SessionBatches, OneAtFaultDoesNotCostTheOthers) {
+  const auto session = Bound(Options());
+  ASSERT_TRUE(session->Measure(projection_, nullptr).ok());
+  g_failing = 1;
+  auto results =
+      session->MeasureBatch({&projections_[0], &projections_[1], &projections_[2]}, nullptr);
+  EXPECT_TRUE(results[0].ok() && results[2].ok());
+  ASSERT_FALSE(results[1].ok());
+  EXPECT_EQ(GetErrorDetails(results[1].status()).reason, Reason::kDeviceMemory);
+}
+
+TEST_F(SessionBatches, AreNoneWhereNothingIsGained) {
+  const auto run = Score(Options());
+  EXPECT_EQ(run->session->batch_size(), 1);
+  EXPECT_EQ(run->session->batch_limit(), "no_batchable_resource");
+  const auto results = run->session->MeasureBatch({&projections_[0], &projections_[1]}, nullptr);
+  ExpectScoresOneByOne(*run->session, results);
+  EXPECT_EQ(g_batches, 0);
 }
 
 // ---- Fallbacks and failures ------------------------------------------------------------------
