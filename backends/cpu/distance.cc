@@ -36,15 +36,15 @@ void PackAngles(const tenon_matrix& points, double* packed) {
   }
 }
 
+// out[r * stride] is the key of the first lane of panel 0.
 template <typename T>
 void EuclideanRows(const tenon_matrix& points, const T* panels, int64_t first_row, int64_t rows,
-                   int64_t first_panel, double* out) {
-  const int64_t stride = PaddedRows(points.rows);
+                   int64_t first_panel, int64_t last_panel, double* out, int64_t stride) {
   const int64_t panel_bytes = points.columns * kPanel * int64_t{sizeof(T)};
   const int64_t tile = std::max<int64_t>(1, kTileBytes / panel_bytes);
   const T* data = static_cast<const T*>(points.data) + first_row * points.columns;
-  for (int64_t p = first_panel; p < stride / kPanel; p += tile) {
-    const int64_t last = std::min(p + tile, stride / kPanel);
+  for (int64_t p = first_panel; p < last_panel; p += tile) {
+    const int64_t last = std::min(p + tile, last_panel);
     for (int64_t r = 0; r < rows; r += kRowGroup) {
       SquaredRows(std::min(kRowGroup, rows - r), panels, points.columns, p, last,
                   data + r * points.columns, out + r * stride, stride);
@@ -90,15 +90,31 @@ KeyKind PackedPoints::kind() const {
 
 void PackedPoints::KeyRows(int64_t first_row, int64_t rows, int64_t first_column,
                            double* out) const {
-  const int64_t first_panel = first_column / kPanel;
+  const int64_t first_panel = first_column / kPanel, stride = PaddedRows(points_.rows);
   if (points_.geodesic != 0) {
     for (int64_t r = 0; r < rows; ++r) {
-      GeodesicRow(first_row + r, first_panel * kPanel, out + r * PaddedRows(points_.rows));
+      GeodesicRow(first_row + r, first_panel * kPanel, out + r * stride);
     }
-  } else if (points_.dtype == TENON_DTYPE_FLOAT32) {
-    EuclideanRows(points_, packed_.as<float>(), first_row, rows, first_panel, out);
+    return;
+  }
+  KeyPanels(first_row, rows, first_panel, stride / kPanel, out, stride);
+}
+
+void PackedPoints::KeyTile(int64_t first_row, int64_t rows, int64_t first_column, int64_t columns,
+                           double* out, int64_t stride) const {
+  const int64_t first_panel = first_column / kPanel;
+  KeyPanels(first_row, rows, first_panel, first_panel + columns / kPanel, out - first_column,
+            stride);
+}
+
+void PackedPoints::KeyPanels(int64_t first_row, int64_t rows, int64_t first_panel,
+                             int64_t last_panel, double* out, int64_t stride) const {
+  if (points_.dtype == TENON_DTYPE_FLOAT32) {
+    EuclideanRows(points_, packed_.as<float>(), first_row, rows, first_panel, last_panel, out,
+                  stride);
   } else {
-    EuclideanRows(points_, packed_.as<double>(), first_row, rows, first_panel, out);
+    EuclideanRows(points_, packed_.as<double>(), first_row, rows, first_panel, last_panel, out,
+                  stride);
   }
 }
 

@@ -42,7 +42,14 @@ class PackedPoints {
   // meaningless. `out` is aligned to 64 bytes.
   void KeyRows(int64_t first_row, int64_t rows, int64_t first_column, double* out) const;
 
+  // Writes keys of rows and of columns [first_column, first_column + columns), a multiple of a
+  // panel that starts at one: out[r * stride + j - first_column]. Not for geodesic distances.
+  void KeyTile(int64_t first_row, int64_t rows, int64_t first_column, int64_t columns, double* out,
+               int64_t stride) const;
+
  private:
+  void KeyPanels(int64_t first_row, int64_t rows, int64_t first_panel, int64_t last_panel,
+                 double* out, int64_t stride) const;
   void GeodesicRow(int64_t i, int64_t first_column, double* out) const;
 
   tenon_matrix points_{};

@@ -91,6 +91,62 @@ void SquaredFloat(int64_t n_rows, const float* panels, int64_t columns, int64_t 
   Squared(n_rows, panels, columns, first, last, rows, out, stride);
 }
 
+#if HWY_TARGET == HWY_SCALAR || HWY_MAX_BYTES == 16
+
+void Turn(const double* in, int64_t rows, int64_t columns, int64_t stride, double* out) {
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < columns; ++j) out[j * stride + i] = in[i * stride + j];
+  }
+}
+
+#else
+
+// Exchanges the odd blocks (of two lanes) of a with the even ones of b.
+template <class V>
+HWY_INLINE void TurnBlocks(V& a, V& b) {
+  const V even = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(b), a);
+  b = hn::OddEvenBlocks(b, hn::SwapAdjacentBlocks(a));
+  a = even;
+}
+
+// Columns 0, 2, 4, 6 of eight rows from their lanes in pairs (columns 1, 3, 5, 7 from the others),
+// or columns 0 and 2 of four rows.
+template <class D, class V>
+HWY_INLINE void StoreColumns(D d, V* pairs, double* out, int64_t stride) {
+  if constexpr (hn::MaxLanes(D()) == 8) {
+    TurnBlocks(pairs[0], pairs[1]);
+    TurnBlocks(pairs[2], pairs[3]);
+    hn::StoreU(hn::ConcatLowerLower(d, pairs[2], pairs[0]), d, out);
+    hn::StoreU(hn::ConcatLowerLower(d, pairs[3], pairs[1]), d, out + 2 * stride);
+    hn::StoreU(hn::ConcatUpperUpper(d, pairs[2], pairs[0]), d, out + 4 * stride);
+    hn::StoreU(hn::ConcatUpperUpper(d, pairs[3], pairs[1]), d, out + 6 * stride);
+  } else {
+    hn::StoreU(hn::ConcatLowerLower(d, pairs[1], pairs[0]), d, out);
+    hn::StoreU(hn::ConcatUpperUpper(d, pairs[1], pairs[0]), d, out + 2 * stride);
+  }
+}
+
+void Turn(const double* in, int64_t rows, int64_t columns, int64_t stride, double* out) {
+  const PanelTag<double> d;
+  constexpr int64_t kLanes = kPanel / kParts<double>;
+  using V = hn::Vec<PanelTag<double>>;
+  for (int64_t i = 0; i < rows; i += kLanes) {
+    for (int64_t j = 0; j < columns; j += kLanes) {
+      V even[kLanes / 2], odd[kLanes / 2];
+      for (int64_t p = 0; p < kLanes / 2; ++p) {
+        const V a = hn::LoadU(d, in + (i + 2 * p) * stride + j);
+        const V b = hn::LoadU(d, in + (i + 2 * p + 1) * stride + j);
+        even[p] = hn::InterleaveLower(d, a, b);
+        odd[p] = hn::InterleaveUpper(d, a, b);
+      }
+      StoreColumns(d, even, out + j * stride + i, stride);
+      StoreColumns(d, odd, out + (j + 1) * stride + i, stride);
+    }
+  }
+}
+
+#endif
+
 void Roots(double* values, int64_t count) {
   const hn::ScalableTag<double> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -281,6 +337,36 @@ double Gaussian(const double* squares, int64_t count, double factor) {
          ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
 }
 
+void GaussianRows(const double* squares, int64_t rows, int64_t columns, int64_t stride,
+                  double factor, double* row_sums, double* column_sums) {
+  const hn::ScalableTag<double> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto scale = hn::Set(d, factor);
+  for (int64_t i = 0; i < rows; ++i) {
+    const double* row = squares + i * stride;
+    auto sum = hn::Zero(d);
+    int64_t j = 0;
+    for (; j + lanes <= columns; j += lanes) {
+      const auto value = ExpNegative(d, hn::Mul(scale, hn::LoadU(d, row + j)));
+      sum = hn::Add(sum, value);
+      if (column_sums == nullptr) continue;
+      hn::StoreU(hn::Add(hn::LoadU(d, column_sums + j), value), d, column_sums + j);
+    }
+    if (j < columns) {
+      const auto inside = hn::FirstN(d, static_cast<size_t>(columns - j));
+      const auto x = hn::Mul(scale, hn::MaskedLoad(inside, d, row + j));
+      const auto value = hn::IfThenElseZero(inside, ExpNegative(d, x));
+      sum = hn::Add(sum, value);
+      if (column_sums != nullptr) {
+        HWY_ALIGN double rest[HWY_MAX_BYTES / sizeof(double)];
+        hn::Store(value, d, rest);
+        for (int64_t l = 0; j + l < columns; ++l) column_sums[j + l] += rest[l];
+      }
+    }
+    row_sums[i] += hn::GetLane(hn::SumOfLanes(d, sum));
+  }
+}
+
 }  // namespace tenon::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -289,12 +375,14 @@ namespace tenon::cpu {
 
 HWY_EXPORT(SquaredDouble);
 HWY_EXPORT(SquaredFloat);
+HWY_EXPORT(Turn);
 HWY_EXPORT(Roots);
 HWY_EXPORT(Count);
 HWY_EXPORT(FindValues);
 HWY_EXPORT(Largest);
 HWY_EXPORT(Minima);
 HWY_EXPORT(Gaussian);
+HWY_EXPORT(GaussianRows);
 
 void SquaredRows(int64_t n_rows, const double* panels, int64_t columns, int64_t first, int64_t last,
                  const double* rows, double* out, int64_t stride) {
@@ -304,6 +392,10 @@ void SquaredRows(int64_t n_rows, const double* panels, int64_t columns, int64_t 
 void SquaredRows(int64_t n_rows, const float* panels, int64_t columns, int64_t first, int64_t last,
                  const float* rows, double* out, int64_t stride) {
   HWY_DYNAMIC_DISPATCH(SquaredFloat)(n_rows, panels, columns, first, last, rows, out, stride);
+}
+
+void Transpose(const double* in, int64_t rows, int64_t columns, int64_t stride, double* out) {
+  HWY_DYNAMIC_DISPATCH(Turn)(in, rows, columns, stride, out);
 }
 
 void SquareRoots(double* values, int64_t count) { HWY_DYNAMIC_DISPATCH(Roots)(values, count); }
@@ -328,6 +420,12 @@ double Maximum(const double* values, int64_t count) {
 
 double GaussianSum(const double* squares, int64_t count, double factor) {
   return HWY_DYNAMIC_DISPATCH(Gaussian)(squares, count, factor);
+}
+
+void GaussianTile(const double* squares, int64_t rows, int64_t columns, int64_t stride,
+                  double factor, double* row_sums, double* column_sums) {
+  HWY_DYNAMIC_DISPATCH(GaussianRows)
+  (squares, rows, columns, stride, factor, row_sums, column_sums);
 }
 
 }  // namespace tenon::cpu

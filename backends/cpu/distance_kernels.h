@@ -23,6 +23,10 @@ void SquaredRows(int64_t n_rows, const double* panels, int64_t columns, int64_t 
 void SquaredRows(int64_t n_rows, const float* panels, int64_t columns, int64_t first, int64_t last,
                  const float* rows, double* out, int64_t stride);
 
+// out[j * stride + i] = in[i * stride + j] for i < rows, j < columns. Both have room for whole
+// panels of rows and columns, which are written too.
+void Transpose(const double* in, int64_t rows, int64_t columns, int64_t stride, double* out);
+
 // values[j] = its square root.
 void SquareRoots(double* values, int64_t count);
 
@@ -46,6 +50,11 @@ double Maximum(const double* values, int64_t count);  // at least 0
 // Sum over j of exp(factor * squares[j]), factor < 0, within a few units of the last place; squares
 // are not negative. A fixed number of partial sums: the bits depend on values and instruction set.
 double GaussianSum(const double* squares, int64_t count, double factor);
+
+// Adds exp(factor * squares[i * stride + j]) to row_sums[i] and, unless that is null, to
+// column_sums[j], for i < rows, j < columns. The order of the sums is fixed as above.
+void GaussianTile(const double* squares, int64_t rows, int64_t columns, int64_t stride,
+                  double factor, double* row_sums, double* column_sums);
 
 }  // namespace tenon::cpu
 

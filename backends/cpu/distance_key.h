@@ -46,6 +46,19 @@ inline double LastKeyOf(KeyKind kind, double key) {
   return key;
 }
 
+// The largest key of a distance (>= 0) that some key has.
+inline double LastKeyAt(KeyKind kind, double distance) {
+  if (kind == KeyKind::kDistance) return distance;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  double key = distance * distance;
+  if (kind == KeyKind::kSquareSingle) key = static_cast<float>(key);
+  while (DistanceOf(kind, key) > distance) key = StepKey(kind, key, -1.0);
+  while (key < kInfinity && DistanceOf(kind, StepKey(kind, key, kInfinity)) <= distance) {
+    key = StepKey(kind, key, kInfinity);
+  }
+  return key;
+}
+
 // The largest key with a smaller distance than that of `key` (>= 0); negative if there is none.
 inline double LastKeyBefore(KeyKind kind, double key) {
   if (kind == KeyKind::kDistance) return std::nextafter(key, -1.0);

@@ -43,11 +43,11 @@ int64_t SampleBytes(int64_t n) { return std::min(n, kSampledRows) * n * int64_t{
 }  // namespace
 
 PairBuckets<uint32_t>::Options OrderedPairs::RankRecords(const ResourceWork& work, int threads) {
-  return {work.pairs(), threads, PairBuckets<uint32_t>::BucketsFor(work.pairs()), false};
+  return {work.pairs(), threads, PairBuckets<uint32_t>::BucketsFor(work.pairs(), false), false};
 }
 
 PairBuckets<double>::Options OrderedPairs::SpilledRecords(const ResourceWork& work, int threads) {
-  return {work.pairs(), threads, PairBuckets<double>::BucketsFor(work.pairs()), true};
+  return {work.pairs(), threads, PairBuckets<double>::BucketsFor(work.pairs(), true), true};
 }
 
 int64_t OrderedPairs::Bytes(const ResourceWork& work, int threads) {
@@ -264,7 +264,7 @@ absl::Status OrderedPairs::FitExternally(const Parallel& parallel,
   statistics.max_original = statistics.max_embedded = 0;
   TENON_RETURN_IF_ERROR(
       by_original_->VisitTies(parallel.Limited(1), [&](int, int64_t, const PairRecord<double>* ties,
-                                                     int64_t count, int64_t first, int64_t last) {
+                                                       int64_t count, int64_t first, int64_t last) {
         const double original = DistanceOfKey(ties[0].key);
         statistics.min_original = std::min(statistics.min_original, original);
         statistics.max_original = std::max(statistics.max_original, original);

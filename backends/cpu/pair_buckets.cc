@@ -1,12 +1,15 @@
 #include "backends/cpu/pair_buckets.h"
 
 #include <array>
+#include <cmath>
 
 namespace tenon::cpu {
 namespace {
 
 constexpr int64_t kMaxBuckets = 1024;  // each has a cache line open per thread
+constexpr int64_t kMaxSpilledBuckets = 16384;
 constexpr int64_t kBucketRecords = 8192;
+constexpr int64_t kSlack = 3;  // a bucket that is so much larger than their mean is sorted at once
 constexpr int64_t kCells = 16384;     // of a map
 constexpr int64_t kSortCells = 8192;  // of a bucket
 
@@ -108,14 +111,17 @@ PairRecord<Payload>* SortRecords(PairRecord<Payload>* records, PairRecord<Payloa
 }
 
 template <typename Payload>
-int64_t PairBuckets<Payload>::BucketsFor(int64_t records) {
-  return std::clamp<int64_t>(records / kBucketRecords, 1, kMaxBuckets);
+int64_t PairBuckets<Payload>::BucketsFor(int64_t records, bool spill) {
+  if (!spill) return std::clamp<int64_t>(records / kBucketRecords, 1, kMaxBuckets);
+  const double sorted_bytes = 2.0 * kSlack * sizeof(Record) * static_cast<double>(records);
+  return std::clamp<int64_t>(static_cast<int64_t>(std::sqrt(sorted_bytes / kBlockBytes)), 1,
+                             kMaxSpilledBuckets);
 }
 
 template <typename Payload>
 int64_t PairBuckets<Payload>::SortedAtOnce(const Options& options) {
   // Shares are of a sample; a bucket may well be twice as large.
-  constexpr int64_t kSlack = 3, kLeast = 4096;
+  constexpr int64_t kLeast = 4096;
   return std::min(options.records, kSlack * (options.records / options.buckets) + kLeast);
 }
 

@@ -74,8 +74,9 @@ class PairBuckets {
     int64_t buckets = 1;
     bool spill = false;  // to a file; memory then does not grow with `records`
   };
-  // Buckets for so many records: each fits in the second-level cache.
-  static int64_t BucketsFor(int64_t records);
+  // Buckets for so many records: in memory each fits in the second-level cache, with a file their
+  // open blocks take as much memory as one that is sorted.
+  static int64_t BucketsFor(int64_t records, bool spill);
   static int64_t Bytes(const Options& options);
   // Bytes of the file, at most.
   static int64_t FileBytes(const Options& options);

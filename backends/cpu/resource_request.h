@@ -19,7 +19,7 @@ struct SpaceOutputs {
   std::vector<tenon_resource> neighbors, densities, condensed;
   int64_t largest_k = 0;  // of `neighbors`
 
-  bool FullRows() const { return !neighbors.empty() || !densities.empty(); }
+  bool FullRows() const { return !neighbors.empty(); }
 };
 
 // A checked request.

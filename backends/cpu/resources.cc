@@ -18,6 +18,7 @@
 #include "backends/cpu/pair_sums.h"
 #include "backends/cpu/resource_request.h"
 #include "backends/cpu/row_kernels.h"
+#include "backends/cpu/symmetric_pass.h"
 #include "backends/measurement/summation.h"
 
 namespace tenon::cpu {
@@ -28,12 +29,26 @@ using measurement::PairStatistics;
 
 int64_t AlignUp(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
+// Candidates of all rows at once take memory that rows one after the other do not.
+constexpr int64_t kMostTiledBytes = int64_t{64} << 20;
+
 // How a request is done. The bits of the results do not depend on it.
 struct Plan {
   int threads = 1;
   int64_t block_rows = 1;
+  bool tiled_neighbors = false;  // of the original space, in a pass of their own
+  bool tiled_densities = false;  // of the original space
   int64_t bytes = 0;
 };
+
+// Whether all that is wanted of the original distances is neighbours, and they are dear.
+bool CanTile(const ResourceWork& work) {
+  const SpaceOutputs& space = work.original;
+  return !space.neighbors.empty() && space.densities.empty() && space.condensed.empty() &&
+         work.selected_ranks.empty() && work.rank_tables.empty() && work.pair_statistics.empty() &&
+         work.pair_orders.empty() && !work.is_external && SymmetricTiles::Pays(space.points) &&
+         TiledNeighbors::Bytes(work.rows, space.largest_k, 1) <= kMostTiledBytes;
+}
 
 // Scratch that does not depend on threads and blocks.
 int64_t FixedBytes(const ResourceWork& work, int threads) {
@@ -101,9 +116,21 @@ absl::StatusOr<Plan> MakePlan(const ResourceWork& work, int threads, int64_t ava
   constexpr int64_t kSmallBlock = 4;
   Plan plan{std::max(1, threads), PreferredBlockRows(work), 0};
   const auto bytes = [&] {
-    return FixedBytes(work, plan.threads) +
+    int64_t tiled = 0;
+    if (plan.tiled_neighbors || plan.tiled_densities) {
+      tiled = SymmetricTiles::Bytes(work.rows, plan.threads);
+    }
+    if (plan.tiled_neighbors) {
+      tiled += TiledNeighbors::Bytes(work.rows, work.original.largest_k, plan.threads);
+    }
+    return tiled + FixedBytes(work, plan.threads) +
            plan.threads * ThreadScratch::Bytes(work, plan.block_rows);
   };
+  plan.tiled_neighbors = CanTile(work);
+  plan.tiled_densities =
+      !work.original.densities.empty() && SymmetricTiles::Pays(work.original.points);
+  if (bytes() > available_bytes) plan.tiled_neighbors = false;
+  if (bytes() > available_bytes) plan.tiled_densities = false;
   if (bytes() > available_bytes) plan.block_rows = std::min(plan.block_rows, kSmallBlock);
   while (bytes() > available_bytes && plan.threads > 1) --plan.threads;
   while (bytes() > available_bytes && plan.block_rows > 1) --plan.block_rows;
@@ -171,6 +198,9 @@ class Builder {
   absl::Status TakeMemory();
   absl::Status ForEachRow(const Rows& rows, const RowBody& body);
   absl::Status FirstPass();
+  absl::Status TileNeighbors();
+  absl::Status TileDensities(double maximum);
+  void StoreNeighbors(int64_t i, const SpaceOutputs& space, const int32_t* nearest) const;
   // The original half of the pairs of a row, which may be consumed.
   PairRow OriginalPairs(int64_t i, double* row) const;
   // Consumes the row.
@@ -239,8 +269,54 @@ absl::Status Builder::ForEachRow(const Rows& rows, const RowBody& body) {
   });
 }
 
+absl::Status Builder::TileNeighbors() {
+  const SpaceOutputs& space = work_.original;
+  const PackedPoints& points = *original_.packed;
+  TENON_ASSIGN_OR_RETURN(SymmetricTiles tiles,
+                         SymmetricTiles::Create(points, work_.rows, plan_.threads));
+  TENON_ASSIGN_OR_RETURN(
+      TiledNeighbors neighbors,
+      TiledNeighbors::Create(points.kind(), work_.rows, space.largest_k, plan_.threads));
+  TENON_RETURN_IF_ERROR(tiles.ForEach(
+      parallel_, true,
+      [&](const SymmetricTiles::Tile& tile, int slot) { neighbors.Take(tile, slot); }));
+  constexpr int64_t kRows = 256;
+  return parallel_.ForEach((work_.rows + kRows - 1) / kRows, [&](int64_t block, int) {
+    std::vector<int32_t> nearest(space.largest_k);
+    for (int64_t i = block * kRows; i < std::min(work_.rows, (block + 1) * kRows); ++i) {
+      neighbors.Finish(i, nearest.data());
+      StoreNeighbors(i, space, nearest.data());
+    }
+  });
+}
+
+absl::Status Builder::TileDensities(double maximum) {
+  TENON_ASSIGN_OR_RETURN(SymmetricTiles tiles,
+                         SymmetricTiles::Create(*original_.packed, work_.rows, plan_.threads));
+  for (const tenon_resource& output : work_.original.densities) {
+    std::fill_n(static_cast<double*>(output.data), work_.rows, 0.0);
+  }
+  return tiles.ForEach(parallel_, false, [&](const SymmetricTiles::Tile& tile, int) {
+    for (const tenon_resource& output : work_.original.densities) {
+      auto* sums = static_cast<double*>(output.data);
+      const double factor = -1.0 / output.key.parameter / maximum / maximum;
+      GaussianTile(tile.keys, tile.n_i, tile.n_j, tile.stride, factor, sums + tile.first_i,
+                   tile.is_diagonal() ? nullptr : sums + tile.first_j);
+    }
+  });
+}
+
+void Builder::StoreNeighbors(int64_t i, const SpaceOutputs& space, const int32_t* nearest) const {
+  for (const tenon_resource& output : space.neighbors) {
+    std::copy_n(nearest, output.key.k, static_cast<int32_t*>(output.data) + i * output.key.k);
+  }
+}
+
 absl::Status Builder::FirstPass() {
-  const Rows rows{work_.original.needed, work_.embedded.needed, work_.FullOriginalRows(),
+  const bool rows_of_original = work_.original.needed && !plan_.tiled_neighbors;
+  if (plan_.tiled_neighbors) TENON_RETURN_IF_ERROR(TileNeighbors());
+  if (!rows_of_original && !work_.embedded.needed) return absl::OkStatus();
+  const Rows rows{rows_of_original, work_.embedded.needed, work_.FullOriginalRows(),
                   work_.FullEmbeddedRows()};
   return ForEachRow(
       rows, [this](int64_t i, double* original, double* embedded, const ThreadScratch& scratch) {
@@ -284,9 +360,7 @@ void Builder::TakeNeighbors(int64_t i, const SpaceOutputs& space, const SpaceSta
   k = std::max(k, space.largest_k);
   if (k == 0) return;
   NearestOfRow(state.packed->kind(), row, work_.rows, i, k, scratch.candidates, nearest);
-  for (const tenon_resource& output : space.neighbors) {
-    std::copy_n(nearest, output.key.k, static_cast<int32_t*>(output.data) + i * output.key.k);
-  }
+  StoreNeighbors(i, space, nearest);
 }
 
 void Builder::TakeRanks(int64_t i, double* original, double* embedded,
@@ -382,7 +456,9 @@ absl::Status Builder::FinishDensities(const SpaceOutputs& space, const SpaceStat
   if (space.densities.empty()) return absl::OkStatus();
   const int64_t n = work_.rows;
   const double maximum = *std::max_element(state.row_maxima.begin(), state.row_maxima.end());
-  if (maximum > 0) {
+  if (maximum > 0 && original && plan_.tiled_densities) {
+    TENON_RETURN_IF_ERROR(TileDensities(maximum));
+  } else if (maximum > 0) {
     const Rows rows{original, !original, true, true};
     TENON_RETURN_IF_ERROR(ForEachRow(
         rows, [&](int64_t i, double* original_row, double* embedded_row, const ThreadScratch&) {

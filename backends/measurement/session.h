@@ -42,6 +42,7 @@ struct SessionOptions {
   bool return_local = false;
   int64_t memory_budget_bytes = 0;  // 0: none
   int in_flight = 0;                // wanted; 0: the session's choice
+  int batch_size = 0;               // largest wanted; 0: as many as are in flight
   int threads = 0;                  // 0: all the process may use
   PairOrdering pair_ordering = PairOrdering::kAuto;
   int64_t temporary_budget_bytes = 0;    // of files; 0: none are made
@@ -78,6 +79,7 @@ struct RunInfo {
     int64_t temporary_bytes = 0, sorted_runs = 0, isotonic_blocks = 0;
   };
   int64_t temporary_peak_bytes = 0;  // of files
+  int batch_size = 1;                // projections that were built together with this one
   std::vector<Resource> resources;
   std::vector<double> spec_seconds;  // one per specification
 };
@@ -112,6 +114,10 @@ class Session {
   // projection; build seconds are 0.
   std::vector<RunInfo::Resource> planned_original() const;
   std::vector<RunInfo::Resource> planned_projection() const;
+  // Projections that MeasureBatch gains from taking together; 1: none.
+  int batch_size() const;
+  // What limited it: "requested", "no_batchable_resource", "in_flight".
+  std::string batch_limit() const;
   const RunInfo& original_info() const;  // after BindOriginal
 
   // `original` is n x d of any real type and is copied (widened to the compute type); non-finite
@@ -126,6 +132,11 @@ class Session {
   // leaves the session usable.
   absl::StatusOr<ProjectionScores> Measure(const Tensor& projection,
                                            const CancelToken* cancel) const;
+
+  // Scores several projections of one width; the provider builds what it can of them together.
+  // Each has its own result, as by Measure; one that fails leaves the others alone. Thread-safe.
+  std::vector<absl::StatusOr<ProjectionScores>> MeasureBatch(
+      const std::vector<const Tensor*>& projections, const CancelToken* cancel) const;
 
  private:
   struct Impl;

@@ -196,6 +196,18 @@ void SetInFlight(const SessionOptions& options, SessionPlan& plan) {
   }
 }
 
+// All resources of a projection must gain, or the rest would be built one by one all the same.
+void SetBatch(const SessionOptions& options, const SessionProviders& providers, SessionPlan& plan) {
+  plan.batch_limit = "no_batchable_resource";
+  if (plan.projection_keys.empty()) return;
+  for (const ResourceKey& key : plan.projection_keys) {
+    if (providers.For(key.kind) != providers.asked.get() || !providers.asked->CanBatch(key)) return;
+  }
+  const bool limited = options.batch_size > 0 && options.batch_size <= plan.in_flight;
+  plan.batch = limited ? options.batch_size : plan.in_flight;
+  plan.batch_limit = limited ? "requested" : "in_flight";
+}
+
 absl::Status PlanFiles(const SessionOptions& options, SessionPlan& plan) {
   if (!plan.is_external) return absl::OkStatus();
   plan.projection_temporary = TemporaryBytes(plan.projection_keys, options.rows);
@@ -239,6 +251,7 @@ absl::Status PlanMemory(const std::vector<MeasureSpec>& specs, const SessionOpti
   plan.original_working = original.bytes;
   plan.projection_working = projection.bytes;
   SetInFlight(options, plan);
+  SetBatch(options, providers, plan);
   return absl::OkStatus();
 }
 

@@ -50,6 +50,8 @@ struct SessionPlan {
   int threads = 1;
   int in_flight = 1;
   std::string in_flight_limit;
+  int batch = 1;  // projections built together
+  std::string batch_limit;
 
   int64_t Original() const { return points + precomputed + original_resources + labels; }
   int64_t Projection() const {

@@ -292,6 +292,28 @@ absl::StatusOr<tenon_resource_statistics> Provider::BuildResources(
   return statistics;
 }
 
+absl::StatusOr<std::vector<tenon_resource_statistics>> Provider::BuildBatch(
+    const std::vector<tenon_resource_request>& requests, int32_t* failed) {
+  std::vector<tenon_resource_statistics> statistics(requests.size());
+  for (auto& one : statistics) one.struct_size = sizeof(one);
+  tenon_status status = EmptyStatus();
+  *failed = -1;
+  const auto count = static_cast<int32_t>(requests.size());
+  const absl::Status result = FromAbiStatus(
+      api_->build_batch(provider_, requests.data(), count, statistics.data(), failed, &status),
+      status);
+  if (*failed >= count) return BrokenPromise("build_batch", "blames a request that there is not");
+  TENON_RETURN_IF_ERROR(result);
+  return statistics;
+}
+
+bool Provider::CanBatch(const tenon_resource_key& key) const {
+  const bool has_entries =
+      api_->struct_size >= offsetof(tenon_provider_api, build_batch) + sizeof(api_->build_batch) &&
+      api_->can_batch != nullptr && api_->build_batch != nullptr;
+  return has_entries && api_->can_batch(provider_, &key) != 0;
+}
+
 bool Provider::CanContract(int32_t dtype) const {
   return info_.step_kinds != 0 && HasBit(info_.contraction_dtypes, dtype);
 }

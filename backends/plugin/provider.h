@@ -80,10 +80,16 @@ class Provider {
                                         int64_t available_bytes);
   absl::StatusOr<tenon_resource_statistics> BuildResources(const tenon_resource_request& request);
 
+  // `requests` have equal widths. An error names in `failed` the request at fault, or -1.
+  absl::StatusOr<std::vector<tenon_resource_statistics>> BuildBatch(
+      const std::vector<tenon_resource_request>& requests, int32_t* failed);
+
   bool CanContract(int32_t dtype) const;
   // Whether it runs programs with tenon_program.normalize.
   bool CanNormalize() const;
   bool CanBuild(int32_t resource_kind) const;
+  // Whether several requests of equal widths gain from one BuildBatch.
+  bool CanBatch(const tenon_resource_key& key) const;
 
  private:
   explicit Provider(const tenon_provider_api* api) : api_(api), memory_(INT64_MAX) {}

@@ -12,7 +12,9 @@ if ! [ -x "$venv/bin/pip" ]; then
 fi
 "$venv/bin/pip" install --quiet --no-cache-dir --no-deps -r requirements.txt
 "$venv/bin/python" - <<'EOF'
-import autoray, cotengra, numpy, opt_einsum, threadpoolctl, torch
-print(f"numpy {numpy.__version__}, cotengra {cotengra.__version__}, "
-      f"opt_einsum {opt_einsum.__version__}, torch {torch.__version__}")
+from importlib.metadata import version
+
+import autoray, cotengra, hdbscan, numba, numpy, opt_einsum, sklearn, threadpoolctl, torch, zadu
+print(", ".join(f"{name} {version(name)}" for name in
+                ("numpy", "cotengra", "opt_einsum", "torch", "zadu", "scikit-learn")))
 EOF

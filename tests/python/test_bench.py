@@ -16,7 +16,6 @@ import corpus  # noqa: E402
 import load  # noqa: E402
 import peers  # noqa: E402
 import report  # noqa: E402
-import run  # noqa: E402
 import timing  # noqa: E402
 
 NETWORKS = ROOT / "tests" / "data" / "networks"
@@ -182,7 +181,7 @@ def test_sides_take_turns_and_hopeless_ones_are_left_out():
             return {"seconds": float(len(calls)), "over": over}
         return call
 
-    rounds = run.interleave({"a": side("a"), "b": side("b", over=True), "c": side("c")}, 3, 0)
+    rounds = timing.interleave({"a": side("a"), "b": side("b", over=True), "c": side("c")}, 3, 0)
     assert calls == ["a", "b", "c", "a", "c", "a", "c"]
     assert [figures["seconds"] for figures in rounds["a"]] == [1.0, 4.0, 6.0]
     assert timing.hopeless({"over": False, "cold_only": True})
@@ -201,7 +200,7 @@ def test_a_disturbed_side_is_measured_again_a_few_times():
         calls.append("quiet")
         return {"seconds": 1.0, "over": False, "load": {"foreign_processors": 0.05}}
 
-    run.interleave({"noisy": noisy, "quiet": quiet}, 2, 2)
+    timing.interleave({"noisy": noisy, "quiet": quiet}, 2, 2)
     assert calls == ["noisy", "noisy", "quiet", "noisy", "noisy", "quiet"]
 
 
@@ -228,7 +227,7 @@ def test_the_quickest_round_counts_with_all_that_belongs_to_it():
 def test_other_work_on_the_machine_is_noticed(monkeypatch):
     clock = {"busy": 100.0, "own": 10.0, "now": 0.0}
     monkeypatch.setattr(load, "_busy_seconds", lambda: clock["busy"])
-    monkeypatch.setattr(load, "_own_seconds", lambda pid: clock["own"] / 2)
+    monkeypatch.setattr(load, "own_seconds", lambda pid: clock["own"] / 2)
     monkeypatch.setattr(load.time, "monotonic", lambda: clock["now"])
     watch = load.ForeignLoad([1, 2])
     clock.update(busy=120.0, own=26.0, now=8.0)

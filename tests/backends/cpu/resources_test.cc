@@ -128,6 +128,40 @@ std::vector<tenon_resource_key> ExactKeys(int64_t n) {
           kTableKey};
 }
 
+// Neighbours from tiles of the upper triangle, at the sizes where tiles are cut off.
+TEST(Resources, AreTheSameInSymmetricTiles) {
+  for (const int64_t n : {512, 515, 1023, 1100}) {
+    SCOPED_TRACE(n);
+    for (const bool ties : {false, true}) {
+      const Points hd = ties ? GridPoints(n, 12, 41) : NormalPoints(n, 13, 41);
+      const Points ld = NormalPoints(n, 1, 42);
+      for (const int64_t k : {1, 20, 300}) {
+        Job tiled({{TENON_RESOURCE_KNN, kOriginal, k, 0}}, hd, ld);
+        tiled.request.threads = 2;
+        ASSERT_TRUE(tiled.Build().ok());
+        // With the pair order beside it the same neighbours come from whole rows.
+        Job beside({{TENON_RESOURCE_KNN, kOriginal, k, 0}, kRankOrderKey}, hd, ld);
+        ASSERT_TRUE(beside.Build().ok());
+        EXPECT_EQ(tiled.memory[0], beside.memory[0]) << k;
+      }
+      const std::vector<tenon_resource_key> densities = {
+          {TENON_RESOURCE_DENSITY, kOriginal, 0, 0.1}, {TENON_RESOURCE_DENSITY, kOriginal, 0, 2}};
+      Job sums(densities, hd, ld), one(densities, hd, ld), reference(densities, hd, ld);
+      sums.request.threads = 2;
+      ASSERT_TRUE(sums.Build().ok());
+      ASSERT_TRUE(one.Build().ok());
+      ASSERT_TRUE(reference.Build(true).ok());
+      EXPECT_EQ(sums.memory, one.memory);  // whatever the threads
+      for (size_t d = 0; d < densities.size(); ++d) {
+        for (int64_t i = 0; i <= n; ++i) {
+          const double want = reference.Read<double>(d)[i];
+          ASSERT_NEAR(sums.Read<double>(d)[i], want, 1e-13 * want);
+        }
+      }
+    }
+  }
+}
+
 TEST(Resources, AreTheSameFromTablesOfTheOriginalSpace) {
   const Points hd = GridPoints(150, 4, 21), ld = GridPoints(150, 2, 22);
   const tenon_resource_key ranks = {TENON_RESOURCE_SELECTED_RANKS, kPair, 9, 0};

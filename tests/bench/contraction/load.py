@@ -14,7 +14,7 @@ def _busy_seconds():
     return (user + nice + system + irq + softirq + steal) / _TICKS
 
 
-def _own_seconds(pid):
+def own_seconds(pid):
     """CPU seconds of one process, all threads."""
     text = pathlib.Path(f"/proc/{pid}/stat").read_text()
     fields = text.rsplit(")", 1)[1].split()
@@ -30,7 +30,7 @@ class ForeignLoad:
         self._start = self._now()
 
     def _now(self):
-        return time.monotonic(), _busy_seconds() - sum(map(_own_seconds, self._pids))
+        return time.monotonic(), _busy_seconds() - sum(map(own_seconds, self._pids))
 
     def processors(self):
         now, foreign = self._now()

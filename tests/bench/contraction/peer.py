@@ -25,16 +25,16 @@ def emit(event, **fields):
     print(json.dumps({"event": event, **fields}), flush=True)
 
 
-def status_bytes(field):
-    """VmRSS or VmHWM of this process."""
-    text = pathlib.Path("/proc/self/status").read_text()
+def status_bytes(field, pid="self"):
+    """VmRSS or VmHWM of a process."""
+    text = pathlib.Path(f"/proc/{pid}/status").read_text()
     return int(re.search(rf"^{field}:\s+(\d+) kB", text, re.MULTILINE).group(1)) * 1024
 
 
-def reset_high_water():
+def reset_high_water(pid="self"):
     """Makes VmHWM start anew; False where the kernel does not allow it."""
     try:
-        pathlib.Path("/proc/self/clear_refs").write_text("5")
+        pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")
     except OSError:
         return False
     return True

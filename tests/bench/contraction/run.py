@@ -115,25 +115,6 @@ def measure_floor(binary, network, dtype, threads):
     return json.loads(answer.stdout)
 
 
-def interleave(sides, count, retries):
-    """Calls every side in turn, `count` times over. Returns the rounds of each by name.
-
-    A side that other work disturbed is called again at once, `retries` times in all.
-    """
-    rounds = {name: [] for name in sides}
-    left = dict.fromkeys(sides, retries)
-    for _ in range(count):
-        for name, call in sides.items():
-            if rounds[name] and timing.hopeless(rounds[name][-1]):
-                continue
-            rounds[name].append(call())
-            while (timing.disturbed(rounds[name][-1]) and left[name] > 0
-                   and not timing.hopeless(rounds[name][-1])):
-                left[name] -= 1
-                rounds[name].append(call())
-    return rounds
-
-
 def measure(network, dtype, options, service, gemm):
     """Everything about one network: the entry of the JSON."""
     reference = read_reference(options.networks, network.name)
@@ -148,7 +129,7 @@ def measure(network, dtype, options, service, gemm):
     for peer in options.peers:
         sides[peer] = functools.partial(peers.run, options.python, peer, network, dtype, reference,
                                         options.threads, options.cap, options.repeat)
-    rounds = interleave(sides, options.rounds, options.retries)
+    rounds = timing.interleave(sides, options.rounds, options.retries)
     best = {name: timing.best_round(figures) for name, figures in rounds.items()}
     entry["tenon"] = best.pop("tenon", None)
     entry["peers"] = best

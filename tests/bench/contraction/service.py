@@ -3,7 +3,6 @@
 import contextlib
 import os
 import pathlib
-import re
 import statistics
 import sys
 import tempfile
@@ -16,6 +15,7 @@ import corpus
 import timing
 from corpus import BenchError
 from load import ForeignLoad
+from peer import reset_high_water, status_bytes
 from peers import environment
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
@@ -23,11 +23,6 @@ import tenond  # noqa: E402
 
 _CHUNK = 1 << 20
 _KERNEL_FIELDS = ("steps", "invocations", "flops", "seconds")
-
-
-def _status_bytes(pid, field):
-    text = pathlib.Path(f"/proc/{pid}/status").read_text()
-    return int(re.search(rf"^{field}:\s+(\d+) kB", text, re.MULTILINE).group(1)) * 1024
 
 
 class Service:
@@ -133,19 +128,15 @@ class _Session:
     def measure(self, reference, cap, repeats):
         """One call on the fresh server, whose peak is taken, then the timed ones."""
         pid = self.server.process.pid
-        before = _status_bytes(pid, "VmRSS")
-        try:
-            pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")
-            reset = True
-        except OSError:
-            reset = False
+        before = status_bytes("VmRSS", pid)
+        reset = reset_high_water(pid)
         try:
             first, report, parts = self._call(self.first, timeout=10 * cap)
         except grpc.RpcError as error:
             if error.code() != grpc.StatusCode.DEADLINE_EXCEEDED:
                 raise BenchError(f"{self.network.name}: {error.code()} {error.details()}")
             return {"seconds": 10 * cap, "over": True}
-        rss = {"rss_before_bytes": before, "rss_peak_bytes": _status_bytes(pid, "VmHWM"),
+        rss = {"rss_before_bytes": before, "rss_peak_bytes": status_bytes("VmHWM", pid),
                "high_water_reset": reset}
         check = self._check(reference, parts)
         del parts

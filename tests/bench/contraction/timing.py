@@ -1,4 +1,4 @@
-"""How often to repeat, and what to make of slices that were not all run. Pure functions."""
+"""How often to repeat, in what turn, and what to make of slices that were not all run."""
 
 import dataclasses
 import math
@@ -59,6 +59,25 @@ def disturbed(figures):
 def hopeless(figures):
     """Whether another round would only cost time: not one warm slice ended."""
     return figures["over"] or figures.get("cold_only", False)
+
+
+def interleave(sides, count, retries):
+    """Calls every side in turn, `count` times over. Returns the rounds of each by name.
+
+    A side that other work disturbed is called again at once, `retries` times in all.
+    """
+    rounds = {name: [] for name in sides}
+    left = dict.fromkeys(sides, retries)
+    for _ in range(count):
+        for name, call in sides.items():
+            if rounds[name] and hopeless(rounds[name][-1]):
+                continue
+            rounds[name].append(call())
+            while (disturbed(rounds[name][-1]) and left[name] > 0
+                   and not hopeless(rounds[name][-1])):
+                left[name] -= 1
+                rounds[name].append(call())
+    return rounds
 
 
 def scaled(seconds, slices, nslices):
