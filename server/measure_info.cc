@@ -2,15 +2,19 @@
 
 #include <google/protobuf/descriptor.h>
 
+#include <algorithm>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "backends/core/error.h"
+#include "backends/measurement/metrics.h"
 #include "backends/measurement/registry.h"
 #include "tenon/v1/measure_info.pb.h"
 #include "tenon/v1/measure_spec.pb.h"
@@ -55,6 +59,19 @@ void AddValues(const FieldDescriptor& field, v1::ParameterInfo* out) {
   }
 }
 
+// Leaves only the values that the measure takes, of those that the enumeration has.
+void KeepChoices(const std::vector<std::string>& choices, v1::ParameterInfo* out) {
+  v1::ParameterInfo all;
+  all.mutable_allowed_values()->Swap(out->mutable_allowed_values());
+  all.mutable_allowed_aliases()->Swap(out->mutable_allowed_aliases());
+  for (int i = 0; i < all.allowed_values_size(); ++i) {
+    if (std::find(choices.begin(), choices.end(), all.allowed_aliases(i)) == choices.end())
+      continue;
+    out->add_allowed_values(all.allowed_values(i));
+    out->add_allowed_aliases(all.allowed_aliases(i));
+  }
+}
+
 // The contract's parameter message decides which parameters there are; the registry explains those
 // that it knows.
 void AddParameters(const Descriptor& message, const std::string& prefix,
@@ -64,13 +81,18 @@ void AddParameters(const Descriptor& message, const std::string& prefix,
     v1::ParameterInfo* parameter = out->add_parameters();
     parameter->set_name(prefix + field.name());
     parameter->set_type(WireType(field));
+    if (parameter->type() == v1::PARAMETER_TYPE_ENUM) AddValues(field, parameter);
     for (const auto& known : info.parameters) {
       if (known.name != parameter->name()) continue;
       parameter->set_description(known.description);
       parameter->set_default_value(known.default_value);
       parameter->set_range(known.range);
+      if (!known.condition_name.empty()) {
+        parameter->set_condition(
+            StrCat("only with ", known.condition_name, " = ", known.condition_value));
+      }
+      if (!known.choices.empty()) KeepChoices(known.choices, parameter);
     }
-    if (parameter->type() == v1::PARAMETER_TYPE_ENUM) AddValues(field, parameter);
     if (parameter->type() == v1::PARAMETER_TYPE_MESSAGE) {
       AddParameters(*field.message_type(), parameter->name() + ".", info, out);
     }
@@ -108,6 +130,48 @@ void WriteOutput(const measurement::OutputInfo& info, const std::string& key, v1
   }
 }
 
+// Of one projection once the original side is there; e columns, k neighbours, c classes, w rows of
+// a walk, t iterations.
+const char* CostOf(const std::string& alias) {
+  static const std::map<std::string, const char*> costs = {
+      {"tnc", "n^2 (d + e)"},
+      {"mrre", "n^2 (d + e)"},
+      {"lcmc", "n^2 e"},
+      {"nh", "n^2 e"},
+      {"nd", "n^2 e + n k^2"},
+      {"ca_tnc", "n^2 (d + e)"},
+      {"proc", "n^2 e + n k d e"},
+      {"snc", "n^2 e + iteration w^2"},
+      {"dsc", "n e c"},
+      {"ivm", "n^2 e (silhouette), n e c otherwise"},
+      {"c_evm", "n_init max_iter n e n_clusters (kmeans), n^2 e (dbscan)"},
+      {"l_tnc", "n c (d + e)"},
+      {"cadi", "n_triplets (d + e)"},
+      {"stress", "n^2 (d + e)"},
+      {"sn_stress", "n^2 (d + e)"},
+      {"nm_stress", "n^2 (e + log n)"},
+      {"kl_div", "n^2 e"},
+      {"dtm", "n^2 e"},
+      {"topo", "n^2 e + n k (d + e)"},
+      {"pr", "n^2 (d + e)"},
+      {"srho", "n^2 (e + log n)"},
+      {"gi", "n log n + n d"},
+  };
+  const auto found = costs.find(alias);
+  return found == costs.end() ? "" : found->second;
+}
+
+// Great-circle distances reach a measure by the resources of the original space only.
+bool SupportsGeodesic(const measurement::MeasureInfo& info) {
+  constexpr int64_t kAnyRows = 1000;  // enough for every default
+  const auto specs = measurement::CheckSpecs({{info.id, {}}}, kAnyRows);
+  if (!specs.ok()) return false;
+  const auto keys = measurement::Requirements(specs->front());
+  return std::any_of(keys.begin(), keys.end(), [](const measurement::ResourceKey& key) {
+    return key.space != TENON_RESOURCE_EMBEDDED;
+  });
+}
+
 v1::MeasureDeterminism Determinism(const measurement::MeasureInfo& info) {
   if (!info.deterministic) return v1::MEASURE_DETERMINISM_SEEDED;
   for (const char* integer : {"tnc", "mrre", "lcmc", "nh", "nd", "ca_tnc"}) {
@@ -136,7 +200,9 @@ void WriteMeasure(const measurement::MeasureInfo& info, v1::MeasureInfo* out) {
   if (planar) out->set_required_columns(2);
   out->set_determinism(Determinism(info));
   out->add_references(info.reference);
-  out->set_available(info.implemented);
+  out->set_supports_geodesic(SupportsGeodesic(info));
+  out->set_cost(CostOf(info.alias));
+  out->set_available(true);
 }
 
 }  // namespace

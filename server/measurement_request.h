@@ -29,6 +29,11 @@ namespace tenon::server {
 // Everything that a header says, with its memory reserved. Not thread-safe: filled on the stream's
 // reading thread, then read by the workers.
 struct MeasureCall {
+  // First, so that they go when everything else has.
+  Reservation dataset_reservation;  // the bytes as they come from the wire
+  Reservation reservation;          // the rest of the planned peak
+  Reservation scratch_reservation;  // planned temporary files
+
   // Without the bytes of data set, labels and inline projections.
   v1::MeasureHeader header;
   std::string request_id;
@@ -50,11 +55,8 @@ struct MeasureCall {
   std::shared_ptr<plugin::Provider> provider;
   std::shared_ptr<plugin::Provider> fallback;  // null: a resource that is not built is an error
   ScratchFolder scratch;                       // outlives the session that writes there
-  Reservation scratch_reservation;             // planned temporary files
   std::unique_ptr<measurement::Session> session;
 
-  Reservation dataset_reservation;  // the bytes as they come from the wire
-  Reservation reservation;          // the rest of the planned peak
   v1::MeasureMemoryPlan memory;
   int64_t warm_bytes = 0;               // of resources that were there; reserved by who keeps them
   int64_t projection_buffer_bytes = 0;  // planned for the wire form of one projection

@@ -351,6 +351,57 @@ TEST(ListMeasuresTest, ListsAllInOrderWithTypedParameters) {
   EXPECT_EQ(last.required_columns(), 2);
 }
 
+TEST(ListMeasuresTest, EveryMeasureAndParameterIsDescribed) {
+  TestServer server;
+  grpc::ClientContext context;
+  v1::ListMeasuresResponse response;
+  ASSERT_TRUE(server.measurement().ListMeasures(&context, {}, &response).ok());
+  int conditions = 0, geodesic = 0;
+  for (const v1::MeasureInfo& measure : response.measures()) {
+    SCOPED_TRACE(measure.alias());
+    EXPECT_TRUE(measure.available());
+    EXPECT_FALSE(measure.title().empty());
+    EXPECT_FALSE(measure.description().empty());
+    EXPECT_FALSE(measure.cost().empty());
+    EXPECT_GT(measure.outputs_size(), 0);
+    EXPECT_GE(measure.min_rows(), 2);
+    EXPECT_EQ(measure.min_classes() > 0, measure.needs_labels());
+    EXPECT_FALSE(measure.references(0).empty());
+    geodesic += measure.supports_geodesic();
+    for (const v1::ParameterInfo& parameter : measure.parameters()) {
+      SCOPED_TRACE(parameter.name());
+      conditions += !parameter.condition().empty();
+      if (parameter.type() == v1::PARAMETER_TYPE_MESSAGE) continue;
+      EXPECT_FALSE(parameter.description().empty());
+      EXPECT_FALSE(parameter.range().empty());
+      const bool choice = parameter.type() == v1::PARAMETER_TYPE_ENUM;
+      EXPECT_EQ(parameter.allowed_values_size() > 0, choice);
+      EXPECT_EQ(parameter.allowed_values_size(), parameter.allowed_aliases_size());
+    }
+  }
+  EXPECT_GE(conditions, 10);
+  EXPECT_EQ(geodesic, 15);  // all but gi, and what looks at labels and the projection only
+}
+
+TEST(ListMeasuresTest, ConditionsSayWithWhat) {
+  TestServer server;
+  v1::ListMeasuresRequest request;
+  v1::ListMeasuresResponse response;
+  request.set_id("c_evm");
+  grpc::ClientContext context;
+  ASSERT_TRUE(server.measurement().ListMeasures(&context, request, &response).ok());
+  bool found = false;
+  for (const v1::ParameterInfo& parameter : response.measures(0).parameters()) {
+    if (parameter.name() == "dbscan.metric") {
+      for (const auto& alias : parameter.allowed_aliases()) EXPECT_NE(alias, "precomputed");
+    }
+    if (parameter.name() != "kmeans.n_init") continue;
+    found = true;
+    EXPECT_EQ(parameter.condition(), "only with clustering = kmeans");
+  }
+  EXPECT_TRUE(found);
+}
+
 TEST(ListMeasuresTest, OneByAliasOrUnknown) {
   TestServer server;
   v1::ListMeasuresRequest request;

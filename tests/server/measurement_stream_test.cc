@@ -228,8 +228,10 @@ class GatedTest : public ::testing::Test {
  protected:
   ~GatedTest() override { Gate::Open(); }
 
+  // Only measures whose projections need nothing from each other: what the first one builds for all
+  // makes the others wait.
   v1::MeasureHeader GatedHeader(int in_flight) {
-    v1::MeasureHeader header = PlainHeader();
+    v1::MeasureHeader header = Header(Dataset(), {"sn_stress", "stress"});
     header.mutable_execution()->set_provider("gated");
     header.mutable_execution()->set_in_flight(in_flight);
     return header;

@@ -13,6 +13,7 @@
 #include "google/rpc/status_details.pb.h"
 #include "server/dataset_service.h"
 #include "server/measurement_service.h"
+#include "server/scratch_space.h"
 
 namespace tenon::server {
 namespace {
@@ -46,6 +47,22 @@ const tenon_provider_api* GatedProviderApi() {
   static const tenon_provider_api api = [] {
     tenon_provider_api copy = *cpu::CpuProviderApi();
     copy.build_resources = &BuildBehindGate;
+    return copy;
+  }();
+  return &api;
+}
+
+int32_t DescribePartial(tenon_provider* provider, tenon_provider_info* info, tenon_status* status) {
+  const int32_t code = cpu::CpuProviderApi()->describe(provider, info, status);
+  info->name = "partial";
+  info->resource_kinds &= ~(1u << TENON_RESOURCE_KNN | 1u << TENON_RESOURCE_SELECTED_RANKS);
+  return code;
+}
+
+const tenon_provider_api* PartialProviderApi() {
+  static const tenon_provider_api api = [] {
+    tenon_provider_api copy = *cpu::CpuProviderApi();
+    copy.describe = &DescribePartial;
     return copy;
   }();
   return &api;
@@ -94,8 +111,15 @@ TestServer::TestServer(const TestServerOptions& options) {
                                          options.max_queued, std::chrono::seconds(30));
   state_->limits.max_threads = 4;
   state_->store = std::make_shared<ContentStore>(&state_->budget, std::chrono::seconds(3600));
+  state_->settings.data_root = options.data_root;
+  if (!options.scratch_root.empty()) {
+    auto scratch = ScratchSpace::Create(options.scratch_root, false, options.scratch_budget_bytes);
+    EXPECT_TRUE(scratch.ok()) << scratch.status();
+    if (scratch.ok()) state_->scratch = *std::move(scratch);
+  }
   AddProvider("cpu", cpu::CpuProviderApi(), state_.get());
   AddProvider("reference", cpu::ReferenceProviderApi(), state_.get());
+  AddProvider("partial", PartialProviderApi(), state_.get());
   AddProvider("gated", GatedProviderApi(), state_.get());
   state_->lifecycle.MoveTo(ServerPhase::kReady);
   measurement_service_ = MakeMeasurementService(state_.get());

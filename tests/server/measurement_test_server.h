@@ -23,9 +23,13 @@ struct TestServerOptions {
   int64_t budget_bytes = int64_t{256} << 20;
   int executor_threads = 4;
   int64_t max_queued = 64;
+  std::string data_root{};           // of server files; empty: none
+  std::string scratch_root{};        // of temporary files; empty: none
+  int64_t scratch_budget_bytes = 0;  // of them
 };
 
-// Providers "cpu", "reference", and "gated": the CPU's, whose projections wait at a Gate.
+// Providers "cpu", "reference", "gated": the CPU's, whose projections wait at a Gate; and
+// "partial": the CPU's without neighbours and ranks.
 class TestServer {
  public:
   explicit TestServer(const TestServerOptions& options = {});
