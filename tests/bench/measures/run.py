@@ -108,6 +108,10 @@ def all_lines():
     return [case.name for case in cases.CASES] + list(_LINES)
 
 
+def thread_count(threads):
+    return f"{threads} thread" + "s" * (threads > 1)
+
+
 def interleave(sides, options):
     rounds = timing.interleave(sides, options.rounds, options.retries)
     return {name: timing.best_round(figures) for name, figures in rounds.items()}
@@ -117,7 +121,7 @@ def peer_sides(options, libraries, run, *arguments):
     """Every library with every number of threads."""
     if options.no_peers:
         return {}
-    return {f"{library}, {threads} thread{'s' * (threads > 1)}":
+    return {f"{library}, {thread_count(threads)}":
             functools.partial(run, options, *([library] if libraries[library] else []), threads,
                               *arguments)
             for library in libraries for threads in options.peer_threads}
@@ -176,7 +180,7 @@ def measure_large(options, service):
     best = interleave({threads: functools.partial(run_large, service, options, rows, threads,
                                                   _LARGE_BUDGET) for threads in (1, 2)}, options)
     return {"kind": "large", "rows": rows, "budget": _LARGE_BUDGET, "target": _SCALING_TARGET,
-            "tenon": [{**best[threads], "name": f"{threads} thread{'s' * (threads > 1)}"} for threads in (1, 2)]}
+            "tenon": [{**best[threads], "name": thread_count(threads)} for threads in (1, 2)]}
 
 
 def measure_small(options, service):
