@@ -117,13 +117,11 @@ def interleave(sides, options):
     return {name: timing.best_round(figures) for name, figures in rounds.items()}
 
 
-def peer_sides(options, libraries, run, *arguments):
-    """Every library with every number of threads."""
+def peer_sides(options, libraries, call):
+    """Every library with every number of threads; `call` takes both."""
     if options.no_peers:
         return {}
-    return {f"{library}, {thread_count(threads)}":
-            functools.partial(run, options, *([library] if libraries[library] else []), threads,
-                              *arguments)
+    return {f"{library}, {thread_count(threads)}": functools.partial(call, library, threads)
             for library in libraries for threads in options.peer_threads}
 
 
@@ -145,7 +143,8 @@ def measure_case(options, service, case):
     if options.rows:
         case = dataclasses.replace(case, rows=options.rows)
     ours = {way: functools.partial(run_case, service, options, case, way) for way in case.tenon}
-    peers = peer_sides(options, dict.fromkeys(case.peers, True), zadu_peers.run_case, case)
+    peers = peer_sides(options, case.peers, lambda library, threads: zadu_peers.run_case(
+        options, library, threads, case))
     floor = {"floor": lambda: distances_alone(options, case)} if case.floor else {}
     best = interleave({**ours, **floor, **peers}, options)
     return {"kind": "case", "name": case.name, "rows": case.rows, "measures": case.measures,
@@ -168,7 +167,8 @@ def measure_further(options, service):
 def measure_stream(options, service):
     from sides import run_stream
     ours = {"tenon": functools.partial(run_stream, service, options, cases.SUITE, options.count)}
-    peers = peer_sides(options, {"zadu": False}, zadu_peers.run_stream, cases.SUITE, options.count)
+    peers = peer_sides(options, ("zadu",), lambda _, threads: zadu_peers.run_stream(
+        options, threads, cases.SUITE, options.count))
     best = interleave({**ours, **peers}, options)
     return {"kind": "stream", "count": options.count, "target": _STREAM_TARGET,
             "tenon": [best["tenon"]], "peers": {name: best[name] for name in peers}}
