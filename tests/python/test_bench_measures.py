@@ -60,8 +60,8 @@ def test_memory_and_the_floor_are_targets_too():
 
 def test_tables():
     lines = verdict.table([entry()]).splitlines()
-    assert lines[2] == ("| tnc | 5000 | no budget | 1.00 | 1.00 | 0.400 | 0.500 | 100 | 40.0 (40.0) | "
-                        "20.0 (20.0) | 1.00 | 20.0 | 30.0 | NO | 0 |")
+    assert lines[2] == ("| tnc | 5000 | no budget | 1.00 | 1.00 | 0.400 | 0.500 | 100 | "
+                        "40.0 (40.0) | 20.0 (20.0) | 1.00 | 20.0 | 30.0 | NO | 0 |")
     assert len({line.count("|") for line in lines}) == 1
     assert verdict.checklist([entry()]) == (
         " NO  tnc, no budget: zadu, 2 threads ÷ Tenon: 20.0 (>= 30.0)")

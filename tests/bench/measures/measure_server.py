@@ -14,7 +14,7 @@ import numpy as np
 
 import cases
 from corpus import BenchError
-from load import ForeignLoad
+from load import ForeignLoad, own_seconds
 from peer import reset_high_water, status_bytes
 from peers import environment
 
@@ -177,6 +177,13 @@ class Server:
             raise BenchError(f"Measure: {error.code()} {error.details()}")
         answer.seconds = time.perf_counter() - start
         return answer
+
+    def reset_cpu(self):
+        self._cpu_start = own_seconds(self.pid)
+
+    def cpu_seconds(self):
+        """Of the server's processors together since reset_cpu, in steps of 10 ms."""
+        return own_seconds(self.pid) - self._cpu_start
 
     @contextlib.contextmanager
     def resident(self, figures):

@@ -108,18 +108,20 @@ def all_lines():
     return [case.name for case in cases.CASES] + list(_LINES)
 
 
+def thread_count(threads):
+    return f"{threads} thread" + "s" * (threads > 1)
+
+
 def interleave(sides, options):
     rounds = timing.interleave(sides, options.rounds, options.retries)
     return {name: timing.best_round(figures) for name, figures in rounds.items()}
 
 
-def peer_sides(options, libraries, run, *arguments):
-    """Every library with every number of threads."""
+def peer_sides(options, libraries, call):
+    """Every library with every number of threads; `call` takes both."""
     if options.no_peers:
         return {}
-    return {f"{library}, {threads} thread{'s' * (threads > 1)}":
-            functools.partial(run, options, *([library] if libraries[library] else []), threads,
-                              *arguments)
+    return {f"{library}, {thread_count(threads)}": functools.partial(call, library, threads)
             for library in libraries for threads in options.peer_threads}
 
 
@@ -141,7 +143,8 @@ def measure_case(options, service, case):
     if options.rows:
         case = dataclasses.replace(case, rows=options.rows)
     ours = {way: functools.partial(run_case, service, options, case, way) for way in case.tenon}
-    peers = peer_sides(options, dict.fromkeys(case.peers, True), zadu_peers.run_case, case)
+    peers = peer_sides(options, case.peers, lambda library, threads: zadu_peers.run_case(
+        options, library, threads, case))
     floor = {"floor": lambda: distances_alone(options, case)} if case.floor else {}
     best = interleave({**ours, **floor, **peers}, options)
     return {"kind": "case", "name": case.name, "rows": case.rows, "measures": case.measures,
@@ -164,7 +167,8 @@ def measure_further(options, service):
 def measure_stream(options, service):
     from sides import run_stream
     ours = {"tenon": functools.partial(run_stream, service, options, cases.SUITE, options.count)}
-    peers = peer_sides(options, {"zadu": False}, zadu_peers.run_stream, cases.SUITE, options.count)
+    peers = peer_sides(options, ("zadu",), lambda _, threads: zadu_peers.run_stream(
+        options, threads, cases.SUITE, options.count))
     best = interleave({**ours, **peers}, options)
     return {"kind": "stream", "count": options.count, "target": _STREAM_TARGET,
             "tenon": [best["tenon"]], "peers": {name: best[name] for name in peers}}
@@ -176,7 +180,7 @@ def measure_large(options, service):
     best = interleave({threads: functools.partial(run_large, service, options, rows, threads,
                                                   _LARGE_BUDGET) for threads in (1, 2)}, options)
     return {"kind": "large", "rows": rows, "budget": _LARGE_BUDGET, "target": _SCALING_TARGET,
-            "tenon": [{**best[threads], "name": f"{threads} thread{'s' * (threads > 1)}"} for threads in (1, 2)]}
+            "tenon": [{**best[threads], "name": thread_count(threads)} for threads in (1, 2)]}
 
 
 def measure_small(options, service):

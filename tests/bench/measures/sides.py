@@ -16,7 +16,6 @@ import numpy as np
 
 import cases
 import timing
-from load import own_seconds
 from measure_server import medians
 
 _FURTHER = 4
@@ -48,12 +47,13 @@ def run_case(service, options, case, way):
         with server.resident(figures):
             fresh = server.measure(header(handle=stored), None, [projection])
         with server.load(figures):
-            start, calls = own_seconds(server.pid), [timed(0)]
+            server.reset_cpu()
+            calls = [timed(0)]
             repeats = timing.plan(calls[0].seconds, 1, options.cap, options.repeat).repeats
             if randomised:
                 repeats = max(repeats, _SEEDS)
             calls += [timed(seed) for seed in range(1, max(2, repeats))]
-            figures["cpu_seconds"] = (own_seconds(server.pid) - start) / len(calls)
+            figures["cpu_seconds"] = server.cpu_seconds() / len(calls)
             stream = server.measure_one_by_one(header(data=data, in_flight=1), data,
                                                [projection] * (1 + options.further))
     figures.update(medians(calls), scores=calls[0].scores[0],
@@ -94,12 +94,13 @@ def run_stream(service, options, measures, count):
     with service.server(options.threads) as server:
         header = server.header(measures, data=data, expected=count)
         server.measure(header, data, projections[:2])
+        server.reset_cpu()
         with server.load(figures):
             calls = [server.measure(header, data, projections)]
             repeats = timing.plan(calls[0].seconds, 1, options.cap, options.repeat).repeats
             calls += [server.measure(header, data, projections) for _ in range(repeats - 1)]
-    return {**figures, **medians(calls), "scores": calls[0].scores,
-            "each": calls[0].seconds / count}
+        figures["cpu_seconds"] = server.cpu_seconds() / len(calls)
+    return {**figures, **medians(calls), "scores": calls[0].scores}
 
 
 def run_large(service, options, rows, threads, budget):
@@ -109,8 +110,10 @@ def run_large(service, options, rows, threads, budget):
     with service.server(threads) as server:
         handle = server.upload(data)
         header = server.header(("tnc",), handle=handle, budget=budget, local=True)
+        server.reset_cpu()
         with server.load(figures), server.resident(figures):
             answer = server.measure(header, None, [projection])
+        figures["cpu_seconds"] = server.cpu_seconds()
     local = answer.local_arrays()
     return {**figures, **medians([answer]), "scores": answer.scores[0],
             "planned_bytes": answer.accepted.planned_peak_bytes,
@@ -152,9 +155,11 @@ def run_small(service, options):
     figures = {"over": False}
     with service.server(options.threads) as server:
         handle = server.upload(data)
+        server.reset_cpu()
         with server.load(figures):
             calls = [server.measure_inline(server.header(cases.SUITE, handle=handle), projection)
                      for _ in range(_SMALL_CALLS)]
+        figures["cpu_seconds"] = server.cpu_seconds() / len(calls)
     calls = calls[len(calls) // 10:]  # the first ones warm the client up too
     figures.update(medians(calls))
     return {**figures, "client_seconds": figures["seconds"],
