@@ -129,31 +129,74 @@ void MeasurementStream::Bind() {
 }
 
 void MeasurementStream::ScoreLater(const ItemPointer& item) {
-  server_->executor.Continue(OnExecutor([this, item] { Score(item); }));
+  {
+    std::lock_guard lock(mutex_);
+    ready_.push_back(item);
+  }
+  server_->executor.Continue(OnExecutor([this] { Score(TakeBatch()); }));
 }
 
-void MeasurementStream::Score(const ItemPointer& item) {
+// The oldest one that is ready, and those of its width that the provider gains from having with it.
+// Empty when others took the one that this call was made for along.
+std::vector<MeasurementStream::ItemPointer> MeasurementStream::TakeBatch() {
+  const int limit = call_->files.empty() ? call_->session->batch_size() : 1;
+  std::vector<ItemPointer> batch;
+  std::lock_guard lock(mutex_);
+  for (auto item = ready_.begin(); item != ready_.end();) {
+    if (static_cast<int>(batch.size()) == std::max(1, limit)) break;
+    if (batch.empty() || (*item)->columns == batch.front()->columns) {
+      batch.push_back(*item);
+      item = ready_.erase(item);
+    } else {
+      ++item;
+    }
+  }
+  return batch;
+}
+
+absl::StatusOr<Tensor> MeasurementStream::TakeProjection(ProjectionItem* item) {
   item->begun = std::chrono::steady_clock::now();
-  absl::Status usable;
-  if (!call_->files.empty()) usable = AtField(LoadFile(item.get()), "projection");
-  const Tensor projection =
-      call_->files.empty() ? item->data.Take() : std::exchange(item->from_file, Tensor());
-  if (usable.ok()) {
-    item->columns = projection.spec.shape[1];
-    usable = CheckValues(projection, false, "projection");
-  }
-  if (usable.ok()) {
-    item->result = call_->session->Measure(projection, cancel());
-    if (item->result.ok()) GiveUpKept(item->result->info);
+  Tensor projection;
+  if (call_->files.empty()) {
+    projection = item->data.Take();
   } else {
-    item->result = usable;
+    const absl::Status loaded = AtField(LoadFile(item, &projection), "projection");
+    if (!loaded.ok()) return loaded;
   }
-  item->ended = std::chrono::steady_clock::now();
-  Complete(item);
+  TENON_RETURN_IF_ERROR(CheckValues(projection, false, "projection"));
+  return projection;
+}
+
+void MeasurementStream::Score(const std::vector<ItemPointer>& batch) {
+  std::vector<Tensor> projections;
+  std::vector<const Tensor*> usable;
+  std::vector<ItemPointer> items;
+  projections.reserve(batch.size());  // they are pointed to
+  for (const ItemPointer& item : batch) {
+    auto projection = TakeProjection(item.get());
+    if (!projection.ok()) {
+      item->result = projection.status();
+      continue;
+    }
+    projections.push_back(*std::move(projection));
+    usable.push_back(&projections.back());
+    items.push_back(item);
+  }
+  if (usable.size() == 1) {
+    items[0]->result = call_->session->Measure(*usable[0], cancel());
+  } else if (!usable.empty()) {
+    auto results = call_->session->MeasureBatch(usable, cancel());
+    for (size_t i = 0; i < items.size(); ++i) items[i]->result = std::move(results[i]);
+  }
+  for (const ItemPointer& item : batch) {
+    if (item->result.ok()) GiveUpKept(item->result->info);
+    item->ended = std::chrono::steady_clock::now();
+    Complete(item);
+  }
 }
 
 // The header comes first, so that a file that does not fit takes no memory.
-absl::Status MeasurementStream::LoadFile(ProjectionItem* item) {
+absl::Status MeasurementStream::LoadFile(ProjectionItem* item, Tensor* projection) {
   const std::string& name = call_->files[static_cast<size_t>(item->index)];
   TENON_ASSIGN_OR_RETURN(const NpyFile file, OpenServerFile(server_->settings.data_root, name));
   v1::TensorSpec wire;
@@ -162,10 +205,11 @@ absl::Status MeasurementStream::LoadFile(ProjectionItem* item) {
                          ReadMatrixSpec(wire, "projection.spec", server_->limits));
   TENON_RETURN_IF_ERROR(CheckRows(spec, "projection"));
   TENON_RETURN_IF_ERROR(AtField(ReserveExtra(spec, item), "projection.spec.shape"));
-  TENON_ASSIGN_OR_RETURN(item->from_file, Tensor::Allocate(spec));
-  const absl::Status read = file.Read(&item->from_file);
+  TENON_ASSIGN_OR_RETURN(*projection, Tensor::Allocate(spec));
+  const absl::Status read = file.Read(projection);
   if (!read.ok()) return BadFile(name, read);
-  item->bytes = item->from_file.buffer.size_bytes();
+  item->columns = spec.shape[1];
+  item->bytes = projection->buffer.size_bytes();
   tally_.Consumed();
   // It waited for nothing: reading is part of the work.
   item->complete = item->begun = std::chrono::steady_clock::now();

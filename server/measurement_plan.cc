@@ -65,6 +65,12 @@ v1::InFlightLimit WireInFlightLimit(const MeasureCall& call, const Limits& limit
                                                         : v1::IN_FLIGHT_LIMIT_PROJECTION_COUNT;
 }
 
+v1::BatchLimit WireBatchLimit(const std::string& limit) {
+  if (limit == "requested") return v1::BATCH_LIMIT_REQUEST;
+  if (limit == "in_flight") return v1::BATCH_LIMIT_IN_FLIGHT;
+  return v1::BATCH_LIMIT_NO_BATCHABLE_RESOURCE;
+}
+
 int64_t WarmBytes(const Session& session) {
   int64_t bytes = 0;
   for (const EngineResource& resource : session.planned_original()) {
@@ -80,8 +86,8 @@ void WriteMemoryPlan(int64_t input, bool cut, const Limits& limits, MeasureCall*
   memory.set_in_flight(width);
   memory.set_in_flight_limit(cut ? v1::IN_FLIGHT_LIMIT_MEMORY_BUDGET
                                  : WireInFlightLimit(*call, limits));
-  memory.set_batch_size(1);
-  memory.set_batch_limit(v1::BATCH_LIMIT_NO_BATCHABLE_RESOURCE);
+  memory.set_batch_size(session.batch_size());
+  memory.set_batch_limit(WireBatchLimit(session.batch_limit()));
   memory.set_input_bytes(input);
   call->warm_bytes = WarmBytes(session);
   memory.set_original_bytes(session.original_bytes() + call->warm_bytes);

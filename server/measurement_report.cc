@@ -61,8 +61,8 @@ void WriteRunInfo(const MeasureCall& call, const ProjectionItem& item, v1::RunIn
   out->set_temporary_peak_bytes(info.temporary_peak_bytes);
   out->set_resource_seconds(info.resource_seconds);
   out->set_metric_seconds(info.metric_seconds);
-  out->set_batch_size(1);
-  out->set_batch_limit(v1::BATCH_LIMIT_NO_BATCHABLE_RESOURCE);
+  out->set_batch_size(info.batch_size);
+  out->set_batch_limit(call.memory.batch_limit());
   out->set_in_flight(item.in_flight);
 }
 
@@ -152,6 +152,7 @@ void MeasureTally::Scored(const MeasureCall& call, const ProjectionItem& item) {
   metric_seconds_ += info.metric_seconds;
   scoring_seconds_ += info.total_seconds;
   temporary_peak_bytes_ = std::max(temporary_peak_bytes_, info.temporary_peak_bytes);
+  max_batch_ = std::max(max_batch_, info.batch_size);
   widest_ = std::max(widest_, item.columns);
   AddResources(call, info.resources);
   // Some of the original space come with the first projection.
@@ -318,7 +319,7 @@ void MeasureTally::WriteReport(const MeasureCall& call, int max_in_flight,
   }
   WriteProviders(call, max_in_flight, out);
   out->set_max_in_flight_observed(max_in_flight);
-  out->set_max_batch_observed(scored_ > 0 ? 1 : 0);
+  out->set_max_batch_observed(max_batch_);
   out->mutable_timeline()->Assign(timeline_.begin(), timeline_.end());
   out->mutable_errors()->Assign(errors_.begin(), errors_.end());
   out->set_server_version(Build().version);

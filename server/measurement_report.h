@@ -70,6 +70,7 @@ class MeasureTally {
   double resource_seconds_ = 0, metric_seconds_ = 0, scoring_seconds_ = 0;
   double first_seconds_ = 0, further_seconds_ = 0;
   int64_t temporary_peak_bytes_ = 0;
+  int max_batch_ = 0;
   int64_t widest_ = 0;                               // columns of projections
   std::vector<v1::ProviderChoice> fallbacks_;        // each once
   std::map<std::string, double> seconds_elsewhere_;  // of resources, by who built them instead

@@ -307,6 +307,7 @@ absl::Status ReadOptions(const Limits& limits, MeasureCall* call) {
     wanted = std::min(wanted, std::max<int64_t>(1, *call->projection_count()));
   }
   options.in_flight = static_cast<int>(wanted);
+  options.batch_size = execution.batch_size();
   options.threads = static_cast<int>(limits.max_threads);
   if (execution.has_threads() && (options.threads == 0 || execution.threads() < options.threads)) {
     options.threads = execution.threads();

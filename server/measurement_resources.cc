@@ -35,7 +35,7 @@ std::string_view WireKind(std::string_view kind) {
 }
 
 void WriteKey(const EngineResource& resource, bool geodesic, v1::ResourceKey* out) {
-  const std::string_view space = resource.space == "embedded" ? "projection" : resource.space;
+  const std::string space = resource.space == "embedded" ? "projection" : resource.space;
   out->set_kind(static_cast<v1::ResourceKind>(
       EnumNumber(v1::ResourceKind_descriptor(), WireKind(resource.kind))));
   out->set_space(static_cast<v1::ResourceSpace>(EnumNumber(v1::ResourceSpace_descriptor(), space)));

@@ -236,6 +236,7 @@ absl::Status MeasurementStream::Open(const v1::Projection& projection, const std
     TENON_RETURN_IF_ERROR(CheckInlineSize(static_cast<int64_t>(projection.inline_data().size()),
                                           data_field, server_->limits));
   }
+  item->columns = spec.shape[1];
   auto data = TensorReceiver::Create(std::move(spec));
   if (!data.ok()) return AtField(data.status(), StrCat(field, ".spec.shape"));
   item->data = *std::move(data);

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -86,11 +87,13 @@ class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::Measur
   void ScoreLater(const ItemPointer& item);
   absl::Status KeepDataset();
   void GiveUpKept(const measurement::RunInfo& info);
-  void Score(const ItemPointer& item);
+  std::vector<ItemPointer> TakeBatch();
+  absl::StatusOr<Tensor> TakeProjection(ProjectionItem* item);
+  void Score(const std::vector<ItemPointer>& batch);
   void Feed();  // the source that is not the client
   bool FeedOne();
   void FeedInline(int64_t index);
-  absl::Status LoadFile(ProjectionItem* item);
+  absl::Status LoadFile(ProjectionItem* item, Tensor* projection);
 
   // Delivery.
   void Complete(const ItemPointer& item);
@@ -130,6 +133,7 @@ class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::Measur
   mutable std::mutex mutex_;
   bool started_ = false, input_complete_ = false, binding_ = false, bound_ = false;
   std::vector<ItemPointer> waiting_;  // complete before the original side was built
+  std::deque<ItemPointer> ready_;     // to be scored
   bool feeding_ = false, feed_again_ = false;
   int64_t next_fed_ = 0;  // whoever feeds
   bool source_ended_ = false, stream_complete_ = false, finished_ = false;

@@ -27,7 +27,6 @@ struct ProjectionItem {
   int64_t index = 0;
   std::string name;
   TensorReceiver data;
-  Tensor from_file;  // its values, if it is a file of the server
   int64_t columns = 0;
   int64_t bytes = 0;  // of its values on the wire
   Reservation extra;  // bytes beyond those that the plan assumed

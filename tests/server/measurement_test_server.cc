@@ -47,6 +47,8 @@ const tenon_provider_api* GatedProviderApi() {
   static const tenon_provider_api api = [] {
     tenon_provider_api copy = *cpu::CpuProviderApi();
     copy.build_resources = &BuildBehindGate;
+    copy.can_batch = nullptr;  // one by one through the gate
+    copy.build_batch = nullptr;
     return copy;
   }();
   return &api;

@@ -267,6 +267,37 @@ TEST(SkipTest, AMeasureThatFailsLeavesItsErrorInItsPlace) {
   EXPECT_EQ(errors, 3);
 }
 
+TEST(BatchTest, ProjectionsOfOneWidthAreBuiltTogetherAndScoreTheSame) {
+  TestServer server;
+  v1::MeasureHeader header = Header(MakeMatrix(kRows, 5, 1), {"tnc", "stress", "srho"}, 5);
+  for (int i = 0; i < 12; ++i) {
+    *header.mutable_inline_projections()->add_projections() =
+        InlineProjection(i, MakeMatrix(kRows, i == 5 ? 3 : 2, static_cast<uint32_t>(i)));
+  }
+  header.mutable_execution()->set_in_flight(4);
+  std::vector<v1::MeasureSingle> singles;
+  for (const int size : {1, 4}) {
+    header.mutable_execution()->set_batch_size(size);
+    MeasureClient client(&server);
+    client.Send(header);
+    const auto frames = client.ReadRest();
+    EXPECT_EQ(Summary(client.Finish()), "OK");
+    ASSERT_EQ(frames.size(), 1u);
+    singles.push_back(frames[0].single());
+    const auto& report = singles.back().summary().report();
+    EXPECT_LE(report.max_batch_observed(), size);
+    EXPECT_LE(report.memory_plan().batch_size(), size);
+    EXPECT_NE(report.memory_plan().batch_limit(), v1::BATCH_LIMIT_UNSPECIFIED);
+  }
+  for (int i = 0; i < 12; ++i) {
+    for (int spec = 0; spec < 3; ++spec) {
+      for (const auto& [key, value] : singles[0].items(i).scores().specs(spec).values()) {
+        EXPECT_EQ(singles[1].items(i).scores().specs(spec).values().at(key), value) << key;
+      }
+    }
+  }
+}
+
 TEST(SeedTest, ADrawnSeedIsToldAndRepeatsTheScore) {
   TestServer server;
   v1::MeasureHeader header = Header(MakeMatrix(kRows, 5, 1), {"snc", "stress"});

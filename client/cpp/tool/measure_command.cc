@@ -138,7 +138,10 @@ absl::Status SetSource(const Arguments& arguments, MeasureInput* input) {
                  "projections are given either as files or by --server-files");
   }
   if (glob.has_value()) {
-    input->request.server_files.emplace().set_glob(*glob);
+    v1::ServerFilesSource& source = input->request.server_files.emplace();
+    source.set_glob(*glob);
+    TENON_ASSIGN_OR_RETURN(const auto limit, GetParsed<int64_t>(arguments, "limit", ParseCount));
+    if (limit.has_value()) source.set_limit(*limit);
     return absl::OkStatus();
   }
   for (const std::string& file : files) {
@@ -173,6 +176,19 @@ absl::Status SetSpecs(const Arguments& arguments, client::MeasureRequest* reques
       .Field("--spec");
 }
 
+absl::Status SetPairOrder(const std::string& text, v1::MeasureExecution* execution) {
+  if (text == "memory") {
+    execution->set_pair_order_strategy(v1::PAIR_ORDER_STRATEGY_MEMORY);
+  } else if (text == "external") {
+    execution->set_pair_order_strategy(v1::PAIR_ORDER_STRATEGY_EXTERNAL);
+  } else if (text != "auto") {
+    return Error(Reason::kBadParameter,
+                 StrCat("--pair-order is '", text, "'; expected is auto, memory or external"))
+        .Field("--pair-order");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SetExecution(const Arguments& arguments, v1::MeasureExecution* execution) {
   execution->set_provider(arguments.Get("provider").value_or(""));
   execution->set_allow_fallback(arguments.Has("fallback"));
@@ -194,6 +210,11 @@ absl::Status SetExecution(const Arguments& arguments, v1::MeasureExecution* exec
   TENON_ASSIGN_OR_RETURN(const auto threads,
                          GetParsed<int32_t>(arguments, "threads", ParseSmallCount));
   if (threads.has_value()) execution->set_threads(*threads);
+  TENON_ASSIGN_OR_RETURN(const auto batch, GetParsed<int32_t>(arguments, "batch", ParseSmallCount));
+  if (batch.has_value()) execution->set_batch_size(*batch);
+  execution->set_temporary_directory(arguments.Get("temporary-directory").value_or(""));
+  TENON_RETURN_IF_ERROR(SetPairOrder(arguments.Get("pair-order").value_or("auto"), execution));
+  if (arguments.Has("forget-resources")) execution->set_keep_resources(false);
   const std::string dtype = arguments.Get("dtype").value_or("float64");
   if (dtype != "float32" && dtype != "float64") {
     return Error(Reason::kBadParameter,
@@ -305,7 +326,10 @@ CommandSpec MeasureCommandSpec() {
        "One label per row: numbers in a .npy file, or a text file of one per "
        "line."},
       {"spec", "SPEC", "A measure to evaluate.", true},
-      {"server-files", "GLOB", "Take the projections from files of the server."},
+      {"server-files", "GLOB",
+       "Take the projections from .npy files below the server's --data_root, in natural order; "
+       "quote the pattern, such as 'runs/run*.npy'."},
+      {"limit", "N", "With --server-files: at most so many."},
       {"local", "DIR", "Write the scores of single rows to DIR/INDEX.SPEC.KEY.npy."},
       {"provider", "NAME", "Provider that builds resources (default: cpu)."},
       {"fallback", "", "Build on the CPU what the provider does not build."},
@@ -314,8 +338,15 @@ CommandSpec MeasureCommandSpec() {
        "Distances of the data set on the sphere: columns 0 and 1 are longitude and "
        "latitude."},
       {"memory-budget", "SIZE", "Largest planned peak, such as 4GiB."},
-      {"temporary-budget", "SIZE", "Largest size of temporary files."},
+      {"temporary-budget", "SIZE",
+       "Largest size of temporary files on the server; without it there are none."},
+      {"temporary-directory", "DIR", "Folder for them, relative to the server's --scratch_dir."},
+      {"pair-order", "HOW",
+       "How srho and nm_stress order pairs: auto (default), memory, or external (in files)."},
       {"in-flight", "N", "Projections that may be in flight."},
+      {"batch", "N", "Projections that may be built together; never changes a score."},
+      {"forget-resources", "",
+       "Keep nothing of what is built from a stored data set for further calls."},
       {"threads", "N", "Threads on the CPU; never changes a score."},
       {"stop-on-error", "", "End at the first projection that can't be scored."},
       {"skip-measures", "", "Where single measures fail, give the scores of the others."},
