@@ -6,7 +6,8 @@ cd "$(dirname "$0")/.."
 build=${1:?usage: clang_tidy.sh BUILD_DIR [JOBS] [FILE]...}
 jobs=${2:-$(nproc)}
 files=("${@:3}")
-[ ${#files[@]} -gt 0 ] || files=(backends/contraction/*.cc backends/schedule/*.cc backends/cpu/*.cc)
+[ ${#files[@]} -gt 0 ] || files=(backends/contraction/*.cc backends/schedule/*.cc backends/cpu/*.cc
+  backends/measurement/*.cc)
 
 options=(--quiet -p "$build" --extra-arg=-Wno-unknown-warning-option)  # those of GCC
 printf '%s\0' "${files[@]}" |

@@ -54,7 +54,7 @@ PairBuckets<double>::Options OrderedPairs::SpilledRecords(const ResourceWork& wo
 
 int64_t OrderedPairs::Bytes(const ResourceWork& work, int threads) {
   if (!NeedsOriginal(work) && !NeedsEmbedded(work)) return 0;
-  int64_t bytes = 2 * threads * PaddedRows(work.rows) * int64_t{sizeof(double)};
+  int64_t bytes = int64_t{2} * threads * PaddedRows(work.rows) * int64_t{sizeof(double)};
   bytes += SampleBytes(work.rows);
   if (work.is_external) {
     const int64_t stages = work.rank_correlations.empty() ? 1 : 2;
@@ -83,7 +83,8 @@ absl::StatusOr<OrderedPairs> OrderedPairs::Create(const ResourceWork& work,
   if (original != nullptr) pairs.original_kind_ = original->kind();
   if (embedded != nullptr) pairs.embedded_kind_ = embedded->kind();
   TENON_ASSIGN_OR_RETURN(
-      pairs.rows_, Buffer::Allocate(2 * threads * PaddedRows(work.rows) * int64_t{sizeof(double)}));
+      pairs.rows_,
+      Buffer::Allocate(int64_t{2} * threads * PaddedRows(work.rows) * int64_t{sizeof(double)}));
   TENON_RETURN_IF_ERROR(work.is_external ? pairs.CreateExternal(work, original, embedded, threads)
                                          : pairs.CreateInMemory(work, original, embedded, threads));
   return pairs;
@@ -94,14 +95,12 @@ absl::Status OrderedPairs::CreateInMemory(const ResourceWork& work, const Packed
   const auto options = RankRecords(work, threads);
   if (!work.pair_orders.empty()) {
     TENON_ASSIGN_OR_RETURN(BucketMap map, MapOf(*original, work.rows, options.buckets));
-    TENON_ASSIGN_OR_RETURN(original_,
-                           PairBuckets<uint32_t>::Create(options, std::move(map), nullptr));
+    TENON_ASSIGN_OR_RETURN(original_, PairBuckets<uint32_t>::Create(options, map, nullptr));
   }
   if (!work.rank_correlations.empty()) {
     ranks_ = PairOrderView::Of(*work.available_ranks, work.pairs());
     TENON_ASSIGN_OR_RETURN(BucketMap map, MapOf(*embedded, work.rows, options.buckets));
-    TENON_ASSIGN_OR_RETURN(embedded_,
-                           PairBuckets<uint32_t>::Create(options, std::move(map), nullptr));
+    TENON_ASSIGN_OR_RETURN(embedded_, PairBuckets<uint32_t>::Create(options, map, nullptr));
   }
   if (!work.isotonic_fits.empty()) {
     positions_ = PairOrderView::Of(*work.available_positions, work.pairs());
@@ -117,20 +116,19 @@ absl::Status OrderedPairs::CreateExternal(const ResourceWork& work, const Packed
   const std::string folder = work.temporary_directory;
   TENON_ASSIGN_OR_RETURN(file_, SpillFile::Open(folder, kSpillBlock, most));
   TENON_ASSIGN_OR_RETURN(BucketMap map, MapOf(*original, work.rows, options.buckets));
-  TENON_ASSIGN_OR_RETURN(by_original_,
-                         PairBuckets<double>::Create(options, std::move(map), file_.get()));
+  TENON_ASSIGN_OR_RETURN(by_original_, PairBuckets<double>::Create(options, map, file_.get()));
   if (work.rank_correlations.empty()) return absl::OkStatus();
   TENON_ASSIGN_OR_RETURN(second_file_, SpillFile::Open(folder, kSpillBlock, most));
   TENON_ASSIGN_OR_RETURN(map, MapOf(*embedded, work.rows, options.buckets));
   TENON_ASSIGN_OR_RETURN(by_embedded_,
-                         PairBuckets<double>::Create(options, std::move(map), second_file_.get()));
+                         PairBuckets<double>::Create(options, map, second_file_.get()));
   return absl::OkStatus();
 }
 
 const double* OrderedPairs::Distances(int slot, int64_t i, KeyKind kind, const double* keys,
                                       int half) {
   const int64_t count = work_->rows - i - 1;
-  double* row = rows_.as<double>() + (2 * slot + half) * PaddedRows(work_->rows);
+  double* row = rows_.as<double>() + (int64_t{2} * slot + half) * PaddedRows(work_->rows);
   std::copy_n(keys + i + 1, count, row);
   KeysToDistances(kind, row, count);
   return row;

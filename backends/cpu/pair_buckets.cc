@@ -135,10 +135,10 @@ template <typename Payload>
 int64_t PairBuckets<Payload>::Bytes(const Options& options) {
   const int64_t chains = options.slots * options.buckets;
   const auto record = static_cast<int64_t>(sizeof(Record));
-  const int64_t sorting = options.slots * 2 * SortedAtOnce(options) * record;
+  const int64_t sorting = int64_t{2} * options.slots * SortedAtOnce(options) * record;
   const int64_t ids = 2 * (options.records / kBlockRecords) * int64_t{sizeof(int32_t)};
   return Blocks(options) * kBlockBytes + sorting + options.slots * kBlockBytes + ids +
-         chains * static_cast<int64_t>(sizeof(Tail) + sizeof(chains_[0]) + 64);
+         chains * static_cast<int64_t>(sizeof(Tail) + sizeof(std::vector<int32_t>) + 64);
 }
 
 template <typename Payload>
@@ -148,15 +148,16 @@ int64_t PairBuckets<Payload>::FileBytes(const Options& options) {
 
 template <typename Payload>
 absl::StatusOr<PairBuckets<Payload>> PairBuckets<Payload>::Create(const Options& options,
-                                                                  BucketMap map, SpillFile* file) {
+                                                                  const BucketMap& map,
+                                                                  SpillFile* file) {
   PairBuckets buckets;
   buckets.options_ = options;
-  buckets.map_ = std::move(map);
+  buckets.map_ = map;
   buckets.file_ = file;
   const auto record = static_cast<int64_t>(sizeof(Record));
   TENON_ASSIGN_OR_RETURN(buckets.blocks_, Buffer::Allocate(Blocks(options) * kBlockBytes));
-  TENON_ASSIGN_OR_RETURN(buckets.sorting_,
-                         Buffer::Allocate(options.slots * 2 * SortedAtOnce(options) * record));
+  TENON_ASSIGN_OR_RETURN(buckets.sorting_, Buffer::Allocate(int64_t{2} * options.slots *
+                                                            SortedAtOnce(options) * record));
   if (options.spill) {
     TENON_ASSIGN_OR_RETURN(buckets.reading_, Buffer::Allocate(options.slots * kBlockBytes));
   }

@@ -82,7 +82,8 @@ class PairBuckets {
   static int64_t FileBytes(const Options& options);
 
   // `map` has at most options.buckets. `file` is for spilling and outlives this; may be null else.
-  static absl::StatusOr<PairBuckets> Create(const Options& options, BucketMap map, SpillFile* file);
+  static absl::StatusOr<PairBuckets> Create(const Options& options, const BucketMap& map,
+                                            SpillFile* file);
 
   // Adds one record; calls with different slots may run at once.
   void Add(int slot, uint64_t key, Payload payload) {
@@ -175,7 +176,7 @@ template <typename Visit>
 absl::Status PairBuckets<Payload>::VisitSorted(int slot, int64_t bucket, Range range, int64_t count,
                                                int64_t& position, const Visit& visit) {
   const int64_t capacity = SortedAtOnce(options_);
-  Record* records = reinterpret_cast<Record*>(sorting_.data()) + slot * 2 * capacity;
+  Record* records = reinterpret_cast<Record*>(sorting_.data()) + int64_t{2} * slot * capacity;
   Record* next = records;
   const bool whole = range.low == 0 && range.high == UINT64_MAX;
   TENON_RETURN_IF_ERROR(ForEachBlock(slot, bucket, [&](const Record* block, int64_t n) {

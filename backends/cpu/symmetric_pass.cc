@@ -37,7 +37,7 @@ bool SymmetricTiles::Pays(const tenon_matrix& points) {
 }
 
 int64_t SymmetricTiles::Bytes(int64_t n, int threads) {
-  return threads * 2 * BlockOf(n) * BlockOf(n) * int64_t{sizeof(double)};
+  return int64_t{2} * threads * BlockOf(n) * BlockOf(n) * int64_t{sizeof(double)};
 }
 
 absl::StatusOr<SymmetricTiles> SymmetricTiles::Create(const PackedPoints& points, int64_t n,
@@ -54,7 +54,7 @@ absl::Status SymmetricTiles::ForEach(const Parallel& parallel, bool turned,
                                      const std::function<void(const Tile&, int slot)>& body) {
   const int64_t blocks = (n_ + block_ - 1) / block_, area = block_ * block_;
   const auto run = [&](int64_t a, int64_t b, int slot) {
-    double* keys = scratch_.as<double>() + slot * 2 * area;
+    double* keys = scratch_.as<double>() + int64_t{2} * slot * area;
     const Tile tile = {a * block_, std::min(block_, n_ - a * block_),
                        b * block_, std::min(block_, n_ - b * block_),
                        keys,       keys + area,
