@@ -17,13 +17,15 @@ using measurement::CompensatedSum;
 using measurement::OrderedPairStatistics;
 using measurement::PairOrderHeader;
 
-constexpr int64_t kSampledRows = 32;
+// Distances of a sample for each bucket, and most rows that they are taken from.
+constexpr int64_t kSamplesPerBucket = 64, kSampledRows = 32;
 constexpr int64_t kSpillBlock = 4096;
 
 // Keys of the distances of some rows to all others.
 absl::StatusOr<BucketMap> MapOf(const PackedPoints& points, int64_t n, int64_t buckets) {
   if (buckets <= 1) return BucketMap();
-  const int64_t rows = std::min(n, kSampledRows);
+  const int64_t rows =
+      std::clamp<int64_t>(buckets * kSamplesPerBucket / n, 1, std::min(n, kSampledRows));
   TENON_ASSIGN_OR_RETURN(Buffer row, Buffer::Allocate(PaddedRows(n) * int64_t{sizeof(double)}));
   std::vector<uint64_t> sample;
   sample.reserve(rows * (n - 1));

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kMaxBuckets = 1024;  // each has a cache line open per thread
 constexpr int64_t kMaxSpilledBuckets = 16384;
-constexpr int64_t kBucketRecords = 8192;
+constexpr int64_t kBucketRecords = 4096;
 constexpr int64_t kSlack = 3;  // a bucket that is so much larger than their mean is sorted at once
 constexpr int64_t kCells = 16384;     // of a map
 constexpr int64_t kSortCells = 8192;  // of a bucket

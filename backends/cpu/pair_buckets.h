@@ -177,7 +177,12 @@ absl::Status PairBuckets<Payload>::VisitSorted(int slot, int64_t bucket, Range r
   const int64_t capacity = SortedAtOnce(options_);
   Record* records = reinterpret_cast<Record*>(sorting_.data()) + slot * 2 * capacity;
   Record* next = records;
+  const bool whole = range.low == 0 && range.high == UINT64_MAX;
   TENON_RETURN_IF_ERROR(ForEachBlock(slot, bucket, [&](const Record* block, int64_t n) {
+    if (whole) {
+      next = std::copy_n(block, n, next);
+      return;
+    }
     for (int64_t r = 0; r < n; ++r) {
       if (block[r].key >= range.low && block[r].key <= range.high) *next++ = block[r];
     }
@@ -253,6 +258,10 @@ absl::Status PairBuckets<Payload>::VisitTies(const Parallel& parallel, const Vis
   TENON_RETURN_IF_ERROR(parallel.ForEach(map_.buckets(), [&](int64_t bucket, int slot) {
     const int64_t count = CountOf(bucket);
     if (count == 0 || !failures[slot].ok()) return;
+    if (count <= SortedAtOnce(options_)) {
+      failures[slot] = VisitSorted(slot, bucket, {0, UINT64_MAX}, count, positions[bucket], visit);
+      return;
+    }
     Range range = {UINT64_MAX, 0};
     failures[slot] = ForEachBlock(slot, bucket, [&](const Record* block, int64_t n) {
       for (int64_t r = 0; r < n; ++r) {

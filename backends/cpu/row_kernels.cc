@@ -10,9 +10,9 @@
 namespace tenon::cpu {
 namespace {
 
-// Columns counted for all targets while in the first-level cache; the tile that holds a target is
-// read once more for it.
-constexpr int64_t kCountTile = 256;
+// Columns counted for all targets while in the first-level cache. The tile that holds a target is
+// read once more for it, which costs most in short rows.
+int64_t CountTile(int64_t n) { return n <= 1024 ? 64 : 256; }
 
 // Keeps the k first of `size` candidates at the front, the last of them at position k-1.
 void KeepFirst(Neighbor* candidates, int64_t size, int64_t k) {
@@ -100,8 +100,9 @@ void RanksInRow(KeyKind kind, double* row, int64_t n, int64_t self, const int32_
   std::sort(scratch.order, scratch.order + count,
             [&](int32_t a, int32_t b) { return targets[a] < targets[b]; });
   int64_t next = 0;  // of the targets in order of their columns
-  for (int64_t first = 0; first < n; first += kCountTile) {
-    const int64_t last = std::min(n, first + kCountTile), begin = next;
+  const int64_t tile = CountTile(n);
+  for (int64_t first = 0; first < n; first += tile) {
+    const int64_t last = std::min(n, first + tile), begin = next;
     for (; next < count && targets[scratch.order[next]] < last; ++next) {
       const int32_t t = scratch.order[next], split = targets[t];
       CountNotAbove(row + first, split - first, before + t, 1, scratch.counts + t);

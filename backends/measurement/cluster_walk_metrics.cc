@@ -254,6 +254,7 @@ constexpr Metric kMetrics[] = {
      .embedded_points = true,
      .evaluate = SteadinessCohesiveness,
      .check_original = WalksExist,
+     .checks_neighbors = true,
      .working_bytes = WorkingBytes},
 };
 

@@ -37,6 +37,9 @@ struct Metric {
   absl::StatusOr<MeasureScores> (*evaluate)(const MeasureSpec&, const MetricInput&) = nullptr;
   // UNDEFINED_SCORE with field "dataset" if the original side alone makes the score undefined.
   absl::Status (*check_original)(const MeasureSpec&, const MetricInput&) = nullptr;
+  // Whether check_original reads the neighbours of the original space, which are otherwise built
+  // with the first projection.
+  bool checks_neighbors = false;
   // Bytes that `evaluate` takes for itself, n-sized ones and larger, besides what it returns.
   int64_t (*working_bytes)(const MeasureSpec&, const MetricShape&) = nullptr;
 };

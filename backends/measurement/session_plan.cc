@@ -86,15 +86,9 @@ void TakeWarm(const SessionOptions& options, const SessionProviders& providers, 
   }
 }
 
-// Whether a measure looks at the original neighbours before any projection is there.
 bool ChecksNeighbors(const std::vector<MeasureSpec>& specs) {
-  for (const MeasureSpec& spec : specs) {
-    if (MetricOf(spec).check_original == nullptr) continue;
-    for (const ResourceKey& key : Requirements(spec)) {
-      if (key.kind == TENON_RESOURCE_KNN && key.space == TENON_RESOURCE_ORIGINAL) return true;
-    }
-  }
-  return false;
+  return std::any_of(specs.begin(), specs.end(),
+                     [](const MeasureSpec& spec) { return MetricOf(spec).checks_neighbors; });
 }
 
 // Without a table, ranks of a projection's neighbours need all distances of the original space; its
