@@ -11,7 +11,7 @@
 
 namespace tenon::measurement {
 
-// The metric of a measure that the registry calls implemented.
+// The metric of a measure.
 const Metric& MetricOf(const MeasureSpec& spec);
 
 // As the functions of Metric, those that are null included.

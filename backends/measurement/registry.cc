@@ -191,11 +191,6 @@ absl::StatusOr<MeasureSpec> CheckSpec(const RawSpec& raw, int64_t n, const std::
     return Error(Reason::kUnknownMeasure, absl::StrCat("no measure is called '", raw.id, "'"))
         .Field(absl::StrCat(prefix, ".id"));
   }
-  if (!spec.info->implemented) {
-    return Error(Reason::kNotImplemented,
-                 absl::StrCat("measure '", spec.info->id, "' is not implemented yet"))
-        .Field(absl::StrCat(prefix, ".id"));
-  }
   TENON_RETURN_IF_ERROR(CheckNames(raw, *spec.info, prefix));
   for (const ParameterInfo& parameter : spec.info->parameters) {
     const std::string field = absl::StrCat(prefix, ".", parameter.name);

@@ -58,8 +58,7 @@ struct OutputInfo {
   std::string best;
 };
 
-// One entry of the registry. `implemented` is false for measures that this build only names: a
-// specification of one is refused with NOT_IMPLEMENTED.
+// One entry of the registry.
 struct MeasureInfo {
   std::string id;
   std::string alias;
@@ -70,7 +69,6 @@ struct MeasureInfo {
   bool needs_original = true;
   bool deterministic = true;
   std::string reference = {};  // the paper; empty when there is none to cite
-  bool implemented = false;
 };
 
 // All 22 measures in the order of the specification.
@@ -94,7 +92,7 @@ struct MeasureSpec {
 };
 
 // Checks `specs` for a data set of `n` rows. Errors have fields "specs[i].<parameter>":
-// UNKNOWN_MEASURE, NOT_IMPLEMENTED, BAD_PARAMETER (unknown name, wrong type, out of range, not
+// UNKNOWN_MEASURE, BAD_PARAMETER (unknown name, wrong type, out of range, not
 // applicable), K_OUT_OF_RANGE (names k and n). An integral real is taken as an integer; a bool
 // never is. The k of snc becomes floor(sqrt(n)) when it is not given.
 absl::StatusOr<std::vector<MeasureSpec>> CheckSpecs(const std::vector<RawSpec>& specs, int64_t n);

@@ -96,8 +96,7 @@ std::vector<MeasureInfo> LocalMeasures() {
        .parameters = {Neighbors(kBelowHalf)},
        .outputs = {{"trustworthiness", "local_trustworthiness", kUnit, "1"},
                    {"continuity", "local_continuity", kUnit, "1"}},
-       .reference = "Venna and Kaski: Local multidimensional scaling, Neural Networks 19, 2006",
-       .implemented = true},
+       .reference = "Venna and Kaski: Local multidimensional scaling, Neural Networks 19, 2006"},
       {.id = "mean_relative_rank_error",
        .alias = "mrre",
        .description = "One minus the mean relative change of the ranks of the neighbours of each "
@@ -105,16 +104,14 @@ std::vector<MeasureInfo> LocalMeasures() {
        .parameters = {Neighbors(kUpToRows)},
        .outputs = {{"mrre_false", "local_mrre_false", kUnit, "1"},
                    {"mrre_missing", "local_mrre_missing", kUnit, "1"}},
-       .reference = "Lee and Verleysen: Nonlinear Dimensionality Reduction, Springer 2007",
-       .implemented = true},
+       .reference = "Lee and Verleysen: Nonlinear Dimensionality Reduction, Springer 2007"},
       {.id = "local_continuity_meta_criteria",
        .alias = "lcmc",
        .description = "Share of common neighbours in both spaces, less what chance gives.",
        .parameters = {Neighbors(kUpToRows)},
        .outputs = {{"lcmc", "local_lcmc", "[-k/(n-1), 1-k/(n-1)]", "1-k/(n-1)"}},
        .reference = "Chen and Buja: Local multidimensional scaling for nonlinear dimension "
-                    "reduction, JASA 104, 2009",
-       .implemented = true},
+                    "reduction, JASA 104, 2009"},
       {.id = "neighborhood_hit",
        .alias = "nh",
        .description = "Share of the neighbours in the projection that have the point's own label.",
@@ -122,8 +119,7 @@ std::vector<MeasureInfo> LocalMeasures() {
        .outputs = {{"neighborhood_hit", "local_neighborhood_hit", kUnit, "1"}},
        .needs_labels = true,
        .needs_original = false,
-       .reference = "Paulovich et al.: Least square projection, IEEE TVCG 14, 2008",
-       .implemented = true},
+       .reference = "Paulovich et al.: Least square projection, IEEE TVCG 14, 2008"},
       {.id = "neighbor_dissimilarity",
        .alias = "nd",
        .description =
@@ -134,8 +130,7 @@ std::vector<MeasureInfo> LocalMeasures() {
            "it.",
        .parameters = {Neighbors(kUpToRows)},
        .outputs = {{"neighbor_dissimilarity", "", kNotNegative, "0"}},
-       .reference = "Fu et al.: AtSNE, KDD 2019",
-       .implemented = true},
+       .reference = "Fu et al.: AtSNE, KDD 2019"},
       {.id = "class_aware_trustworthiness_continuity",
        .alias = "ca_tnc",
        .description =
@@ -146,8 +141,7 @@ std::vector<MeasureInfo> LocalMeasures() {
                    {"ca_continuity", "local_ca_continuity", kUnit, "1"}},
        .needs_labels = true,
        .reference = "Colange et al.: Steering distortions to preserve classes and neighbors in "
-                    "supervised dimensionality reduction, NeurIPS 2020",
-       .implemented = true},
+                    "supervised dimensionality reduction, NeurIPS 2020"},
       {.id = "procrustes",
        .alias = "proc",
        .description =
@@ -165,8 +159,7 @@ std::vector<MeasureInfo> LocalMeasures() {
                              "image, as published.")},
        .outputs = {{"procrustes", "", kNotNegative, "0"}},
        .reference = "Goldberg and Ritov: Local Procrustes for manifold embedding, Machine Learning "
-                    "77, 2009",
-       .implemented = true},
+                    "77, 2009"},
   };
 }
 
@@ -277,8 +270,7 @@ std::vector<MeasureInfo> ClusterMeasures() {
                    {"cohesiveness", "local_cohesiveness", kUnit, "1"}},
        .deterministic = false,
        .reference = "Jeon et al.: Measuring and explaining the inter-cluster reliability of "
-                    "multidimensional projections, IEEE TVCG 28, 2022",
-       .implemented = true},
+                    "multidimensional projections, IEEE TVCG 28, 2022"},
       {.id = "distance_consistency",
        .alias = "dsc",
        .description = "Share of points whose nearest class centroid in the projection is their "
@@ -289,8 +281,7 @@ std::vector<MeasureInfo> ClusterMeasures() {
        .needs_labels = true,
        .needs_original = false,
        .reference = "Sips et al.: Selecting good views of high-dimensional data using class "
-                    "consistency, CGF 28, 2009",
-       .implemented = true},
+                    "consistency, CGF 28, 2009"},
       {.id = "internal_validation_measure",
        .alias = "ivm",
        .description =
@@ -307,8 +298,7 @@ std::vector<MeasureInfo> ClusterMeasures() {
                    {"davies_bouldin", "", kNotNegative, "0"}},
        .needs_labels = true,
        .needs_original = false,
-       .reference = "Joia et al.: Local affine multidimensional projection, IEEE TVCG 17, 2011",
-       .implemented = true},
+       .reference = "Joia et al.: Local affine multidimensional projection, IEEE TVCG 17, 2011"},
       {.id = "clustering_and_external_validation_measure",
        .alias = "c_evm",
        .description =
@@ -325,8 +315,7 @@ std::vector<MeasureInfo> ClusterMeasures() {
        .needs_original = false,
        .reference =
            "Xiang et al.: A comparison for dimensionality reduction methods of single-cell "
-           "RNA-seq data, Frontiers in Genetics 12, 2021",
-       .implemented = true},
+           "RNA-seq data, Frontiers in Genetics 12, 2021"},
       {.id = "label_trustworthiness_and_continuity",
        .alias = "l_tnc",
        .description =
@@ -340,8 +329,7 @@ std::vector<MeasureInfo> ClusterMeasures() {
        .outputs = {{"label_trustworthiness", "", kUnit, "1"}, {"label_continuity", "", kUnit, "1"}},
        .needs_labels = true,
        .deterministic = false,
-       .reference = "Jeon et al.: Classes are not clusters, IEEE TVCG 30, 2024",
-       .implemented = true},
+       .reference = "Jeon et al.: Classes are not clusters, IEEE TVCG 30, 2024"},
       {.id = "class_angular_distortion_index",
        .alias = "cadi",
        .description =
@@ -356,8 +344,7 @@ std::vector<MeasureInfo> ClusterMeasures() {
        .needs_labels = true,
        .deterministic = false,
        .reference = "Gunaratne, Kobourov and Miller: Class angular distortion index for "
-                    "dimensionality reduction, EuroVis 2026",
-       .implemented = true},
+                    "dimensionality reduction, EuroVis 2026"},
   };
 }
 
@@ -369,14 +356,12 @@ std::vector<MeasureInfo> GlobalMeasures() {
        .outputs = {{"stress", "", kNotNegative, "0"}},
        .reference =
            "Kruskal: Multidimensional scaling by optimizing goodness of fit to a nonmetric "
-           "hypothesis, Psychometrika 29, 1964",
-       .implemented = true},
+           "hypothesis, Psychometrika 29, 1964"},
       {.id = "scale_normalized_stress",
        .alias = "sn_stress",
        .description = "Stress with the projection scaled so that it is smallest.",
        .outputs = {{"scale_normalized_stress", "", kUnit, "0"}},
-       .reference = "Smelser et al.: Normalized stress is not normalized, BELIV 2024",
-       .implemented = true},
+       .reference = "Smelser et al.: Normalized stress is not normalized, BELIV 2024"},
       {.id = "non_metric_stress",
        .alias = "nm_stress",
        .description = "Stress against the best non-decreasing fit of the projected distances over "
@@ -384,22 +369,19 @@ std::vector<MeasureInfo> GlobalMeasures() {
        .outputs = {{"non_metric_stress", "", kUnit, "0"}},
        .reference =
            "Kruskal: Nonmetric multidimensional scaling: a numerical method, Psychometrika "
-           "29, 1964",
-       .implemented = true},
+           "29, 1964"},
       {.id = "kl_divergence",
        .alias = "kl_div",
        .description = "Kullback-Leibler divergence of the Gaussian densities of both spaces.",
        .parameters = {Sigma()},
        .outputs = {{"kl_divergence", "", kNotNegative, "0"}},
-       .reference = "Hinton and Roweis: Stochastic neighbor embedding, NIPS 2002",
-       .implemented = true},
+       .reference = "Hinton and Roweis: Stochastic neighbor embedding, NIPS 2002"},
       {.id = "distance_to_measure",
        .alias = "dtm",
        .description = "Sum of the absolute differences of the Gaussian densities of both spaces.",
        .parameters = {Sigma()},
        .outputs = {{"distance_to_measure", "", "[0, 2]", "0"}},
-       .reference = "Chazal et al.: Geometric inference for probability measures, FoCM 11, 2011",
-       .implemented = true},
+       .reference = "Chazal et al.: Geometric inference for probability measures, FoCM 11, 2011"},
       {.id = "topographic_product",
        .alias = "topo",
        .description =
@@ -409,22 +391,19 @@ std::vector<MeasureInfo> GlobalMeasures() {
        .parameters = {Neighbors(kUpToRows)},
        .outputs = {{"topographic_product", "", "(-inf, inf)", "0"}},
        .reference = "Bauer and Pawelzik: Quantifying the neighborhood preservation of "
-                    "self-organizing feature maps, IEEE TNN 3, 1992",
-       .implemented = true},
+                    "self-organizing feature maps, IEEE TNN 3, 1992"},
       {.id = "pearson_r",
        .alias = "pr",
        .description = "Pearson correlation of the distances of all pairs.",
        .outputs = {{"pearson_r", "", "[-1, 1]", "1"}},
        .reference = "Geng et al.: Supervised nonlinear dimensionality reduction for visualization "
-                    "and classification, IEEE TSMC-B 35, 2005",
-       .implemented = true},
+                    "and classification, IEEE TSMC-B 35, 2005"},
       {.id = "spearman_rho",
        .alias = "srho",
        .description = "Rank correlation of the distances of all pairs i < j, ties share their mean "
                       "rank.",
        .outputs = {{"spearman_rho", "", "[-1, 1]", "1"}},
-       .reference = "Sidney: Nonparametric statistics for the behavioral sciences, JNMD 125, 1957",
-       .implemented = true},
+       .reference = "Sidney: Nonparametric statistics for the behavioral sciences, JNMD 125, 1957"},
       {.id = "gap_index",
        .alias = "gi",
        .description =
@@ -445,8 +424,7 @@ std::vector<MeasureInfo> GlobalMeasures() {
        .outputs = {{"gap_index", "", kUnit, "0"}},
        .reference =
            "Ros, Arleo and Paulovich: Measuring distortion in the empty regions of "
-           "dimensionality reduction scatterplots with the gap index, arXiv 2607.28324, 2026",
-       .implemented = true},
+           "dimensionality reduction scatterplots with the gap index, arXiv 2607.28324, 2026"},
   };
 }
 

@@ -370,7 +370,8 @@ FakeServer::Script MeasureServer(v1::MeasureHeader* header) {
     answer.mutable_accepted();
     stream->Write(answer);
     v1::MeasureResponse summary;
-    while (stream->Read(&frame)) {
+    // A client whose projections the server reads itself sends nothing more.
+    while (!header->has_server_files() && stream->Read(&frame)) {
       if (!frame.has_projection()) continue;
       double first = 0;
       std::memcpy(&first, frame.projection().inline_data().data(), sizeof(first));
@@ -426,6 +427,51 @@ TEST_F(ToolTest, MeasuresProjections) {
   EXPECT_THAT(result.out, HasSubstr("stress"));
   EXPECT_THAT(result.out, HasSubstr("0.25"));
   EXPECT_THAT(result.out, HasSubstr("2 scored, 0 failed"));
+}
+
+TEST_F(ToolTest, MeasureOptionsArrive) {
+  v1::MeasureHeader header;
+  FakeServer server(MeasureServer(&header));
+  const Result result = RunWith({"measure",
+                                 "--dataset",
+                                 "datasets/1",
+                                 "--spec",
+                                 "srho",
+                                 "--json",
+                                 "--server-files",
+                                 "runs/*.npy",
+                                 "--limit",
+                                 "7",
+                                 "--pair-order",
+                                 "external",
+                                 "--batch",
+                                 "2",
+                                 "--temporary-budget",
+                                 "1MiB",
+                                 "--temporary-directory",
+                                 "fast",
+                                 "--fallback",
+                                 "--skip-measures",
+                                 "--forget-resources",
+                                 "--server",
+                                 server.address()});
+  ASSERT_EQ(result.code, kExitOk) << result.err;
+  EXPECT_EQ(header.dataset_handle(), "datasets/1");
+  EXPECT_EQ(header.server_files().glob(), "runs/*.npy");
+  EXPECT_EQ(header.server_files().limit(), 7);
+  const v1::MeasureExecution& execution = header.execution();
+  EXPECT_EQ(execution.pair_order_strategy(), v1::PAIR_ORDER_STRATEGY_EXTERNAL);
+  EXPECT_EQ(execution.batch_size(), 2);
+  EXPECT_EQ(execution.temporary_budget_bytes(), 1 << 20);
+  EXPECT_EQ(execution.temporary_directory(), "fast");
+  EXPECT_TRUE(execution.allow_fallback());
+  EXPECT_EQ(execution.on_error(), v1::ON_ERROR_SKIP_MEASURE);
+  EXPECT_FALSE(execution.keep_resources());
+  const Result bad =
+      RunWith({"measure", "--dataset", "datasets/1", "--spec", "srho", "--pair-order", "disk",
+               "--server-files", "*", "--server", server.address()});
+  EXPECT_EQ(bad.code, kExitUsage);
+  EXPECT_THAT(bad.err, HasSubstr("auto, memory or external"));
 }
 
 TEST_F(ToolTest, AProjectionWithoutScoresExitsWithThree) {

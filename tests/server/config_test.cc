@@ -140,6 +140,7 @@ TEST_F(ConfigTest, RefusesBadArgumentsNamingTheFlag) {
                {{"--write_stall_timeout=0"}, "write_stall_timeout"},
                {{"--data_root=/no/such/folder"}, "data_root"},
                {{"--scratch_dir=/dev/null"}, "scratch_dir"},
+               {{"--scratch_budget=lots"}, "scratch_budget"},
                {{"--log_level=loud"}, "log_level"},
                {{"--log_format=xml"}, "log_format"},
                {{"--providers="}, "providers"},
@@ -188,6 +189,18 @@ TEST_F(ConfigTest, PrintedConfigurationReadsBackToTheSame) {
   const auto again = ConfigFromFlags();
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(ConfigJson(*again), printed);
+}
+
+TEST_F(ConfigTest, ScratchSpaceHasADirectoryOfItsOwn) {
+  auto config = Read({"--scratch_budget=1MiB"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_TRUE(config->default_scratch_dir);
+  EXPECT_THAT(config->scratch_dir, HasSubstr("tenond-"));
+  EXPECT_EQ(config->scratch_budget_bytes, 1 << 20);
+  config = Read({"--scratch_dir=" + ::testing::TempDir(), "--scratch_budget=0"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_FALSE(config->default_scratch_dir);
+  EXPECT_EQ(config->scratch_budget_bytes, 0);
 }
 
 TEST_F(ConfigTest, HelpDescribesEveryPrintedSetting) {

@@ -86,7 +86,7 @@ std::vector<BadHeader> BadExpressions() {
        "INVALID_ARGUMENT MISSING_FIELD header.network.operands[1].spec.dtype"},
       {"UnknownType",
        [](H* h) { Operand(h, 1)->mutable_spec()->set_dtype(static_cast<v1::DataType>(99)); },
-       "INVALID_ARGUMENT MISSING_FIELD header.network.operands[1].spec.dtype"},
+       "INVALID_ARGUMENT BAD_PARAMETER header.network.operands[1].spec.dtype"},
       {"IntegerType", [](H* h) { Operand(h, 1)->mutable_spec()->set_dtype(v1::DATA_TYPE_INT64); },
        "UNIMPLEMENTED UNSUPPORTED_DTYPE header.network.operands[1].spec.dtype"},
       {"UnknownOutputIndex", [](H* h) { h->mutable_network()->set_output(1, "z"); },
