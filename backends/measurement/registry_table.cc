@@ -31,13 +31,14 @@ ParameterInfo Sigma() {
 }
 
 // One of several texts; the first is the default.
-ParameterInfo Choice(std::string name, std::vector<std::string> choices, std::string description) {
+ParameterInfo Choice(std::string name, const std::vector<std::string>& choices,
+                     std::string description) {
   return {.name = std::move(name),
           .type = kString,
           .default_value = choices.front(),
           .range = absl::StrJoin(choices, ", "),
           .description = std::move(description),
-          .choices = std::move(choices)};
+          .choices = choices};
 }
 
 ParameterInfo Arithmetic() {

@@ -107,7 +107,7 @@ Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Session::~Session() = default;
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Prepare(
-    const std::vector<RawSpec>& specs, const SessionOptions& options, Labels labels,
+    const std::vector<RawSpec>& specs, const SessionOptions& options, const Labels& labels,
     std::shared_ptr<plugin::Provider> provider, std::shared_ptr<plugin::Provider> fallback) {
   if (options.rows < 2) {
     return Error(Reason::kTooFewRows,

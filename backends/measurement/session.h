@@ -96,7 +96,7 @@ class Session {
   // and what is needed. Seeds that were not given are drawn here; specs() has them. `fallback`
   // builds what `provider` does not; null: that is an error.
   static absl::StatusOr<std::unique_ptr<Session>> Prepare(
-      const std::vector<RawSpec>& specs, const SessionOptions& options, Labels labels,
+      const std::vector<RawSpec>& specs, const SessionOptions& options, const Labels& labels,
       std::shared_ptr<plugin::Provider> provider,
       std::shared_ptr<plugin::Provider> fallback = nullptr);
   ~Session();

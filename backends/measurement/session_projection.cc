@@ -134,6 +134,7 @@ void Session::Impl::BuildTogether(std::vector<OneProjection>& ones, const Cancel
                                   std::vector<absl::StatusOr<ProjectionScores>>& results) const {
   const std::vector<tenon_resource> available = Available();
   std::vector<tenon_resource_request> requests;
+  requests.reserve(ones.size());
   for (const OneProjection& one : ones) {
     requests.push_back(Request(one.set.resources, available, &one, one.working_bytes, cancel));
   }

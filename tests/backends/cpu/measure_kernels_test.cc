@@ -2,6 +2,7 @@
 // orders of pairs are made of.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -355,7 +356,8 @@ TEST(BucketMap, IsMonotoneAndWithinItsBuckets) {
 // ---- Files -----------------------------------------------------------------------------------
 
 TEST(SpillFile, LeavesNothingInItsFolder) {
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "spill_empty";
+  const std::filesystem::path folder =
+      std::filesystem::path(::testing::TempDir()) / ("spill_empty_" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
   auto file = SpillFile::Open(folder.string(), 4096, 8192);
   ASSERT_TRUE(file.ok()) << file.status();

@@ -2,6 +2,7 @@
 // fallbacks.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <bit>
 #include <filesystem>
@@ -254,7 +255,8 @@ class SessionFiles : public SessionSharing {
     return options;
   }
   const std::filesystem::path folder_ =
-      std::filesystem::path(::testing::TempDir()) / "session_files";
+      std::filesystem::path(::testing::TempDir()) /
+      ("session_files_" + std::to_string(::getpid()));  // tests run side by side
 };
 
 TEST_F(SessionFiles, GiveTheScoresOfMemory) {
