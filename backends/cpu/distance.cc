@@ -39,7 +39,8 @@ void PackAngles(const tenon_matrix& points, double* packed) {
 // out[r * stride] is the key of the first lane of panel 0.
 template <typename T>
 void EuclideanRows(const tenon_matrix& points, const T* panels, int64_t first_row, int64_t rows,
-                   int64_t first_panel, int64_t last_panel, double* out, int64_t stride) {
+                   int64_t first_panel, int64_t last_panel, bool roots, double* out,
+                   int64_t stride) {
   const int64_t panel_bytes = points.columns * kPanel * int64_t{sizeof(T)};
   const int64_t tile = std::max<int64_t>(1, kTileBytes / panel_bytes);
   const T* data = static_cast<const T*>(points.data) + first_row * points.columns;
@@ -47,7 +48,7 @@ void EuclideanRows(const tenon_matrix& points, const T* panels, int64_t first_ro
     const int64_t last = std::min(p + tile, last_panel);
     for (int64_t r = 0; r < rows; r += kRowGroup) {
       SquaredRows(std::min(kRowGroup, rows - r), panels, points.columns, p, last,
-                  data + r * points.columns, out + r * stride, stride);
+                  data + r * points.columns, roots, out + r * stride, stride);
     }
   }
 }
@@ -67,8 +68,9 @@ int64_t PackedPoints::Bytes(const tenon_matrix& points) {
   return rows * points.columns * (points.dtype == TENON_DTYPE_FLOAT32 ? 4 : 8);
 }
 
-absl::StatusOr<PackedPoints> PackedPoints::Pack(const tenon_matrix& points) {
+absl::StatusOr<PackedPoints> PackedPoints::Pack(const tenon_matrix& points, bool roots) {
   PackedPoints packed;
+  packed.roots_ = roots;
   packed.points_ = points;
   TENON_ASSIGN_OR_RETURN(packed.packed_, Buffer::Allocate(Bytes(points)));
   const bool single = points.dtype == TENON_DTYPE_FLOAT32;
@@ -84,7 +86,7 @@ absl::StatusOr<PackedPoints> PackedPoints::Pack(const tenon_matrix& points) {
 }
 
 KeyKind PackedPoints::kind() const {
-  if (points_.geodesic != 0) return KeyKind::kDistance;
+  if (points_.geodesic != 0 || roots_) return KeyKind::kDistance;
   return points_.dtype == TENON_DTYPE_FLOAT32 ? KeyKind::kSquareSingle : KeyKind::kSquare;
 }
 
@@ -110,11 +112,11 @@ void PackedPoints::KeyTile(int64_t first_row, int64_t rows, int64_t first_column
 void PackedPoints::KeyPanels(int64_t first_row, int64_t rows, int64_t first_panel,
                              int64_t last_panel, double* out, int64_t stride) const {
   if (points_.dtype == TENON_DTYPE_FLOAT32) {
-    EuclideanRows(points_, packed_.as<float>(), first_row, rows, first_panel, last_panel, out,
-                  stride);
+    EuclideanRows(points_, packed_.as<float>(), first_row, rows, first_panel, last_panel, roots_,
+                  out, stride);
   } else {
-    EuclideanRows(points_, packed_.as<double>(), first_row, rows, first_panel, last_panel, out,
-                  stride);
+    EuclideanRows(points_, packed_.as<double>(), first_row, rows, first_panel, last_panel, roots_,
+                  out, stride);
   }
 }
 

@@ -32,7 +32,8 @@ class PackedPoints {
  public:
   // Bytes that Pack takes for such a matrix.
   static int64_t Bytes(const tenon_matrix& points);
-  static absl::StatusOr<PackedPoints> Pack(const tenon_matrix& points);
+  // With `roots` rows hold the distances themselves.
+  static absl::StatusOr<PackedPoints> Pack(const tenon_matrix& points, bool roots = false);
 
   // What rows of this matrix hold in the place of distances.
   KeyKind kind() const;
@@ -53,6 +54,7 @@ class PackedPoints {
   void GeodesicRow(int64_t i, int64_t first_column, double* out) const;
 
   tenon_matrix points_{};
+  bool roots_ = false;
   Buffer packed_;
 };
 

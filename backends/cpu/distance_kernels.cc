@@ -38,7 +38,7 @@ HWY_INLINE void StoreSums(PanelTag<float> d, hn::Vec<PanelTag<float>> sums, doub
 }
 #endif
 
-template <typename T, int kRows>
+template <typename T, int kRows, bool kRoots>
 HWY_NOINLINE void SquaredGroup(const T* HWY_RESTRICT panels, int64_t columns, int64_t first,
                                int64_t last, const T* HWY_RESTRICT rows, double* HWY_RESTRICT out,
                                int64_t stride) {
@@ -57,19 +57,20 @@ HWY_NOINLINE void SquaredGroup(const T* HWY_RESTRICT panels, int64_t columns, in
         }
       }
       for (int r = 0; r < kRows; ++r) {
-        StoreSums(d, sums[r], out + r * stride + p * kPanel + part * kLanes);
+        const auto value = kRoots ? hn::Sqrt(sums[r]) : sums[r];
+        StoreSums(d, value, out + r * stride + p * kPanel + part * kLanes);
       }
     }
   }
 }
 
-template <typename T>
-void Squared(int64_t n_rows, const T* panels, int64_t columns, int64_t first, int64_t last,
-             const T* rows, double* out, int64_t stride) {
+template <bool kRoots, typename T>
+void SquaredOrRoots(int64_t n_rows, const T* panels, int64_t columns, int64_t first, int64_t last,
+                    const T* rows, double* out, int64_t stride) {
   static_assert(kRowGroup == 6);
   const auto group = [&](auto size, int64_t r) {
-    SquaredGroup<T, size.value>(panels, columns, first, last, rows + r * columns, out + r * stride,
-                                stride);
+    SquaredGroup<T, size.value, kRoots>(panels, columns, first, last, rows + r * columns,
+                                        out + r * stride, stride);
   };
   switch (n_rows) {
     case 6:
@@ -81,14 +82,21 @@ void Squared(int64_t n_rows, const T* panels, int64_t columns, int64_t first, in
   }
 }
 
+template <typename T>
+void Squared(int64_t n_rows, const T* panels, int64_t columns, int64_t first, int64_t last,
+             const T* rows, bool roots, double* out, int64_t stride) {
+  (roots ? SquaredOrRoots<true, T> : SquaredOrRoots<false, T>)(n_rows, panels, columns, first, last,
+                                                               rows, out, stride);
+}
+
 void SquaredDouble(int64_t n_rows, const double* panels, int64_t columns, int64_t first,
-                   int64_t last, const double* rows, double* out, int64_t stride) {
-  Squared(n_rows, panels, columns, first, last, rows, out, stride);
+                   int64_t last, const double* rows, bool roots, double* out, int64_t stride) {
+  Squared(n_rows, panels, columns, first, last, rows, roots, out, stride);
 }
 
 void SquaredFloat(int64_t n_rows, const float* panels, int64_t columns, int64_t first, int64_t last,
-                  const float* rows, double* out, int64_t stride) {
-  Squared(n_rows, panels, columns, first, last, rows, out, stride);
+                  const float* rows, bool roots, double* out, int64_t stride) {
+  Squared(n_rows, panels, columns, first, last, rows, roots, out, stride);
 }
 
 #if HWY_TARGET == HWY_SCALAR || HWY_MAX_BYTES == 16
@@ -385,13 +393,15 @@ HWY_EXPORT(Gaussian);
 HWY_EXPORT(GaussianRows);
 
 void SquaredRows(int64_t n_rows, const double* panels, int64_t columns, int64_t first, int64_t last,
-                 const double* rows, double* out, int64_t stride) {
-  HWY_DYNAMIC_DISPATCH(SquaredDouble)(n_rows, panels, columns, first, last, rows, out, stride);
+                 const double* rows, bool roots, double* out, int64_t stride) {
+  HWY_DYNAMIC_DISPATCH(SquaredDouble)
+  (n_rows, panels, columns, first, last, rows, roots, out, stride);
 }
 
 void SquaredRows(int64_t n_rows, const float* panels, int64_t columns, int64_t first, int64_t last,
-                 const float* rows, double* out, int64_t stride) {
-  HWY_DYNAMIC_DISPATCH(SquaredFloat)(n_rows, panels, columns, first, last, rows, out, stride);
+                 const float* rows, bool roots, double* out, int64_t stride) {
+  HWY_DYNAMIC_DISPATCH(SquaredFloat)
+  (n_rows, panels, columns, first, last, rows, roots, out, stride);
 }
 
 void Transpose(const double* in, int64_t rows, int64_t columns, int64_t stride, double* out) {

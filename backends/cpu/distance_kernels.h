@@ -18,10 +18,11 @@ inline constexpr int64_t kRowGroup = 6;
 // out[r * stride + 8 p + lane] = sum over the columns, from left to right, of the squared
 // difference of row r and the point in that lane of panel p, for r < n_rows <= kRowGroup and panels
 // [first, last). Panels hold 8 points, column by column. `out` and panels are aligned to 64 bytes.
+// With `roots` the square roots are stored: they take little time while the next sums are formed.
 void SquaredRows(int64_t n_rows, const double* panels, int64_t columns, int64_t first, int64_t last,
-                 const double* rows, double* out, int64_t stride);
+                 const double* rows, bool roots, double* out, int64_t stride);
 void SquaredRows(int64_t n_rows, const float* panels, int64_t columns, int64_t first, int64_t last,
-                 const float* rows, double* out, int64_t stride);
+                 const float* rows, bool roots, double* out, int64_t stride);
 
 // out[j * stride + i] = in[i * stride + j] for i < rows, j < columns. Both have room for whole
 // panels of rows and columns, which are written too.

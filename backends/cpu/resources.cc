@@ -229,7 +229,11 @@ absl::Status Builder::TakeMemory() {
   for (auto [space, state] :
        {std::pair{&work_.original, &original_}, std::pair{&work_.embedded, &embedded_}}) {
     if (!space->needed) continue;
-    TENON_ASSIGN_OR_RETURN(state->packed, PackedPoints::Pack(space->points));
+    const bool full =
+        space == &work_.original ? work_.FullOriginalRows() : work_.FullEmbeddedRows();
+    // Pairs are read as distances, neighbours, ranks and densities do with their squares.
+    const bool roots = !full && space->densities.empty();
+    TENON_ASSIGN_OR_RETURN(state->packed, PackedPoints::Pack(space->points, roots));
     if (!space->densities.empty()) state->row_maxima.resize(work_.rows);
     for (const tenon_resource& output : space->condensed) {
       state->condensed.push_back(static_cast<double*>(output.data));
