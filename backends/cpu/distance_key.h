@@ -9,7 +9,9 @@
 #ifndef TENON_BACKENDS_CPU_DISTANCE_KEY_H_
 #define TENON_BACKENDS_CPU_DISTANCE_KEY_H_
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 namespace tenon::cpu {
@@ -27,10 +29,21 @@ inline double DistanceOf(KeyKind kind, double key) {
   return kind == KeyKind::kSquare ? root : static_cast<float>(root);
 }
 
-// The neighbouring key of the kind's type.
-inline double StepKey(KeyKind kind, double key, double towards) {
-  if (kind != KeyKind::kSquareSingle) return std::nextafter(key, towards);
-  return std::nextafter(static_cast<float>(key), static_cast<float>(towards));
+// The next larger key of the kind's type; `key` is finite and not negative.
+inline double KeyAbove(KeyKind kind, double key) {
+  if (kind != KeyKind::kSquareSingle) {
+    return std::bit_cast<double>(std::bit_cast<uint64_t>(key) + 1);
+  }
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(static_cast<float>(key)) + 1);
+}
+
+// The next smaller key of the kind's type; -1 below 0. `key` is not negative.
+inline double KeyBelow(KeyKind kind, double key) {
+  if (key == 0) return -1;
+  if (kind != KeyKind::kSquareSingle) {
+    return std::bit_cast<double>(std::bit_cast<uint64_t>(key) - 1);
+  }
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(static_cast<float>(key)) - 1);
 }
 
 // The largest key with the distance of `key` (>= 0).
@@ -39,7 +52,7 @@ inline double LastKeyOf(KeyKind kind, double key) {
   if (kind == KeyKind::kDistance) return key;
   const double distance = DistanceOf(kind, key);
   while (key < kInfinity) {
-    const double above = StepKey(kind, key, kInfinity);
+    const double above = KeyAbove(kind, key);
     if (DistanceOf(kind, above) != distance) break;
     key = above;
   }
@@ -52,19 +65,19 @@ inline double LastKeyAt(KeyKind kind, double distance) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   double key = distance * distance;
   if (kind == KeyKind::kSquareSingle) key = static_cast<float>(key);
-  while (DistanceOf(kind, key) > distance) key = StepKey(kind, key, -1.0);
-  while (key < kInfinity && DistanceOf(kind, StepKey(kind, key, kInfinity)) <= distance) {
-    key = StepKey(kind, key, kInfinity);
+  while (DistanceOf(kind, key) > distance) key = KeyBelow(kind, key);
+  while (key < kInfinity && DistanceOf(kind, KeyAbove(kind, key)) <= distance) {
+    key = KeyAbove(kind, key);
   }
   return key;
 }
 
 // The largest key with a smaller distance than that of `key` (>= 0); negative if there is none.
 inline double LastKeyBefore(KeyKind kind, double key) {
-  if (kind == KeyKind::kDistance) return std::nextafter(key, -1.0);
+  if (kind == KeyKind::kDistance) return KeyBelow(kind, key);
   const double distance = DistanceOf(kind, key);
   do {
-    key = StepKey(kind, key, -1.0);
+    key = KeyBelow(kind, key);
   } while (key >= 0 && DistanceOf(kind, key) == distance);
   return key;
 }
