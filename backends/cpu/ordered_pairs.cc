@@ -203,6 +203,8 @@ absl::Status OrderedPairs::FinishInMemory(const Parallel& parallel) {
 }
 
 absl::Status OrderedPairs::FinishExternal(const Parallel& parallel) {
+  // A full disk shows at a write; reading what was not written would only say that it is not there.
+  TENON_RETURN_IF_ERROR(file_->status());
   if (!work_->isotonic_fits.empty()) {
     OrderedPairStatistics statistics;
     TENON_RETURN_IF_ERROR(FitExternally(parallel, statistics));
@@ -269,14 +271,13 @@ absl::Status OrderedPairs::FitExternally(const Parallel& parallel,
         statistics.min_original = std::min(statistics.min_original, original);
         statistics.max_original = std::max(statistics.max_original, original);
         values.clear();
-        for (int64_t t = 0; t < count; ++t) {
-          const double value = ties[t].payload;
-          values.push_back(value);
+        for (int64_t t = 0; t < count; ++t) values.push_back(ties[t].payload);
+        FitGroup group = GroupOf(values);  // sorts them
+        for (const double value : values) {
           squares.Add(value * value);
           statistics.min_embedded = std::min(statistics.min_embedded, value);
           statistics.max_embedded = std::max(statistics.max_embedded, value);
         }
-        FitGroup group = GroupOf(values);
         double cost = group.squared_deviations;
         if (count < last - first) {
           cost += MergeGroup(group.block, huge.block);

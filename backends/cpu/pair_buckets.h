@@ -124,18 +124,18 @@ class PairBuckets {
     return reinterpret_cast<Record*>(blocks_.data() + block * kBlockBytes);
   }
   int64_t CountOf(int64_t bucket) const;
-  // Calls body(records, count) for all records of a bucket.
+  // Calls body(records, count) for all records of a bucket. Fails when cancelled.
   template <typename Body>
-  absl::Status ForEachBlock(int slot, int64_t bucket, const Body& body);
+  absl::Status ForEachBlock(const Parallel& parallel, int slot, int64_t bucket, const Body& body);
   template <typename Visit>
-  absl::Status VisitRange(int slot, int64_t bucket, Range range, int64_t count, int64_t& position,
-                          const Visit& visit);
+  absl::Status VisitRange(const Parallel& parallel, int slot, int64_t bucket, Range range,
+                          int64_t count, int64_t& position, const Visit& visit);
   template <typename Visit>
-  absl::Status VisitParts(int slot, int64_t bucket, Range range, int64_t& position,
-                          const Visit& visit);
+  absl::Status VisitParts(const Parallel& parallel, int slot, int64_t bucket, Range range,
+                          int64_t& position, const Visit& visit);
   template <typename Visit>
-  absl::Status VisitSorted(int slot, int64_t bucket, Range range, int64_t count, int64_t& position,
-                           const Visit& visit);
+  absl::Status VisitSorted(const Parallel& parallel, int slot, int64_t bucket, Range range,
+                           int64_t count, int64_t& position, const Visit& visit);
 
   Options options_;
   BucketMap map_;
@@ -150,13 +150,16 @@ class PairBuckets {
 
 template <typename Payload>
 template <typename Body>
-absl::Status PairBuckets<Payload>::ForEachBlock(int slot, int64_t bucket, const Body& body) {
+absl::Status PairBuckets<Payload>::ForEachBlock(const Parallel& parallel, int slot, int64_t bucket,
+                                                const Body& body) {
+  constexpr int64_t kCheck = 1024;  // blocks between two looks
   for (int owner = 0; owner < options_.slots; ++owner) {
     const int64_t chain = owner * map_.buckets() + bucket;
     const std::vector<int32_t>& ids = chains_[chain];
     const int64_t full =
         options_.spill ? static_cast<int64_t>(ids.size()) : static_cast<int64_t>(ids.size()) - 1;
     for (int64_t b = 0; b < full; ++b) {
+      if (b % kCheck == kCheck - 1) TENON_RETURN_IF_ERROR(parallel.CheckCancelled());
       const Record* records = Block(ids[b]);
       if (options_.spill) {
         Record* read = reinterpret_cast<Record*>(reading_.data() + slot * kBlockBytes);
@@ -173,13 +176,14 @@ absl::Status PairBuckets<Payload>::ForEachBlock(int slot, int64_t bucket, const 
 
 template <typename Payload>
 template <typename Visit>
-absl::Status PairBuckets<Payload>::VisitSorted(int slot, int64_t bucket, Range range, int64_t count,
-                                               int64_t& position, const Visit& visit) {
+absl::Status PairBuckets<Payload>::VisitSorted(const Parallel& parallel, int slot, int64_t bucket,
+                                               Range range, int64_t count, int64_t& position,
+                                               const Visit& visit) {
   const int64_t capacity = SortedAtOnce(options_);
   Record* records = reinterpret_cast<Record*>(sorting_.data()) + int64_t{2} * slot * capacity;
   Record* next = records;
   const bool whole = range.low == 0 && range.high == UINT64_MAX;
-  TENON_RETURN_IF_ERROR(ForEachBlock(slot, bucket, [&](const Record* block, int64_t n) {
+  TENON_RETURN_IF_ERROR(ForEachBlock(parallel, slot, bucket, [&](const Record* block, int64_t n) {
     if (whole) {
       next = std::copy_n(block, n, next);
       return;
@@ -201,13 +205,13 @@ absl::Status PairBuckets<Payload>::VisitSorted(int slot, int64_t bucket, Range r
 
 template <typename Payload>
 template <typename Visit>
-absl::Status PairBuckets<Payload>::VisitParts(int slot, int64_t bucket, Range range,
-                                              int64_t& position, const Visit& visit) {
+absl::Status PairBuckets<Payload>::VisitParts(const Parallel& parallel, int slot, int64_t bucket,
+                                              Range range, int64_t& position, const Visit& visit) {
   constexpr int kPartBits = 8;
   const int shift =
       std::max(0, static_cast<int>(std::bit_width(range.high - range.low)) - kPartBits);
   std::vector<int64_t> counts(1 << kPartBits);
-  TENON_RETURN_IF_ERROR(ForEachBlock(slot, bucket, [&](const Record* block, int64_t n) {
+  TENON_RETURN_IF_ERROR(ForEachBlock(parallel, slot, bucket, [&](const Record* block, int64_t n) {
     for (int64_t r = 0; r < n; ++r) {
       if (block[r].key < range.low || block[r].key > range.high) continue;
       ++counts[(block[r].key - range.low) >> shift];
@@ -222,7 +226,7 @@ absl::Status PairBuckets<Payload>::VisitParts(int slot, int64_t bucket, Range ra
         range.low + (static_cast<uint64_t>(part) << shift),
         std::min(range.high, range.low + (static_cast<uint64_t>(last) << shift) - 1)};
     if (count > 0) {
-      TENON_RETURN_IF_ERROR(VisitRange(slot, bucket, inner, count, position, visit));
+      TENON_RETURN_IF_ERROR(VisitRange(parallel, slot, bucket, inner, count, position, visit));
     }
     part = last;
   }
@@ -231,14 +235,15 @@ absl::Status PairBuckets<Payload>::VisitParts(int slot, int64_t bucket, Range ra
 
 template <typename Payload>
 template <typename Visit>
-absl::Status PairBuckets<Payload>::VisitRange(int slot, int64_t bucket, Range range, int64_t count,
-                                              int64_t& position, const Visit& visit) {
+absl::Status PairBuckets<Payload>::VisitRange(const Parallel& parallel, int slot, int64_t bucket,
+                                              Range range, int64_t count, int64_t& position,
+                                              const Visit& visit) {
   if (count <= SortedAtOnce(options_)) {
-    return VisitSorted(slot, bucket, range, count, position, visit);
+    return VisitSorted(parallel, slot, bucket, range, count, position, visit);
   }
-  if (range.low < range.high) return VisitParts(slot, bucket, range, position, visit);
+  if (range.low < range.high) return VisitParts(parallel, slot, bucket, range, position, visit);
   const int64_t last = position + count;
-  TENON_RETURN_IF_ERROR(ForEachBlock(slot, bucket, [&](const Record* block, int64_t n) {
+  TENON_RETURN_IF_ERROR(ForEachBlock(parallel, slot, bucket, [&](const Record* block, int64_t n) {
     for (int64_t r = 0; r < n; ++r) {
       if (block[r].key == range.low) visit(slot, bucket, block + r, 1, position, last);
     }
@@ -260,18 +265,19 @@ absl::Status PairBuckets<Payload>::VisitTies(const Parallel& parallel, const Vis
     const int64_t count = CountOf(bucket);
     if (count == 0 || !failures[slot].ok()) return;
     if (count <= SortedAtOnce(options_)) {
-      failures[slot] = VisitSorted(slot, bucket, {0, UINT64_MAX}, count, positions[bucket], visit);
+      failures[slot] =
+          VisitSorted(parallel, slot, bucket, {0, UINT64_MAX}, count, positions[bucket], visit);
       return;
     }
     Range range = {UINT64_MAX, 0};
-    failures[slot] = ForEachBlock(slot, bucket, [&](const Record* block, int64_t n) {
+    failures[slot] = ForEachBlock(parallel, slot, bucket, [&](const Record* block, int64_t n) {
       for (int64_t r = 0; r < n; ++r) {
         const uint64_t key = block[r].key;
         range = {std::min(range.low, key), std::max(range.high, key)};
       }
     });
     if (failures[slot].ok()) {
-      failures[slot] = VisitRange(slot, bucket, range, count, positions[bucket], visit);
+      failures[slot] = VisitRange(parallel, slot, bucket, range, count, positions[bucket], visit);
     }
   }));
   for (const absl::Status& failure : failures) TENON_RETURN_IF_ERROR(failure);

@@ -104,12 +104,13 @@ void FitOnePart(const PairOrderView& order, double* values, uint32_t* counts, Fi
   for (int64_t first = part.first; first < part.last;) {
     int64_t last = first + 1;
     while (last < part.last && !StartsGroup(order, last)) ++last;
+    // Sorts the group: its places in the order depend on threads, sums of it must not.
+    const FitGroup group = GroupOf({values + first, static_cast<size_t>(last - first)});
     for (int64_t p = first; p < last; ++p) {
       squares += values[p] * values[p];
       part.least = std::min(part.least, values[p]);
       part.largest = std::max(part.largest, values[p]);
     }
-    const FitGroup group = GroupOf({values + first, static_cast<size_t>(last - first)});
     residual += group.squared_deviations;
     PushBlock(group.block, stack, residual);
     plain += last - first;

@@ -109,7 +109,10 @@ int64_t PreferredBlockRows(const ResourceWork& work) {
   constexpr int64_t kNarrow = 12, kWide = 96, kWideColumns = 256, kLeastBlocks = 32;
   const int64_t columns = work.original.needed ? work.original.points.columns : 0;
   const int64_t rows = columns >= kWideColumns ? kWide : kNarrow;
-  return std::clamp<int64_t>(work.rows / kLeastBlocks, 1, rows);
+  // A cancel is seen between blocks.
+  constexpr int64_t kLargestWork = 600'000'000;
+  const int64_t row_work = work.rows * (columns + 2 * ThreadScratch::LargestK(work) + 1);
+  return std::clamp<int64_t>(std::min(work.rows / kLeastBlocks, kLargestWork / row_work), 1, rows);
 }
 
 absl::StatusOr<Plan> MakePlan(const ResourceWork& work, int threads, int64_t available_bytes) {
@@ -130,10 +133,12 @@ absl::StatusOr<Plan> MakePlan(const ResourceWork& work, int threads, int64_t ava
   plan.tiled_densities =
       !work.original.densities.empty() && SymmetricTiles::Pays(work.original.points);
   if (bytes() > available_bytes) plan.tiled_neighbors = false;
-  if (bytes() > available_bytes) plan.tiled_densities = false;
   if (bytes() > available_bytes) plan.block_rows = std::min(plan.block_rows, kSmallBlock);
   while (bytes() > available_bytes && plan.threads > 1) --plan.threads;
   while (bytes() > available_bytes && plan.block_rows > 1) --plan.block_rows;
+  // Last of all and for one thread, so that it does not depend on threads: sums over tiles have
+  // other bits than sums over rows.
+  if (bytes() > available_bytes) plan.tiled_densities = false;
   plan.bytes = bytes();
   if (plan.bytes > available_bytes) {
     return Error(Reason::kExceedsMemoryBudget,

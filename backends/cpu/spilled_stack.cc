@@ -43,8 +43,8 @@ void SpilledStack::Push(FitBlock block) {
 }
 
 absl::Status SpilledStack::status() const {
-  absl::Status status = status_;
-  status.Update(file_->status());
+  absl::Status status = file_->status();  // what was not written cannot be read
+  status.Update(status_);
   return status;
 }
 

@@ -147,12 +147,17 @@ absl::Status Session::Impl::Build(const ResourceSet& outputs, const OneProjectio
 // Hands what was built to the sessions to come, if they may have it. The set goes on with it.
 void Session::Impl::KeepForOthers(const RunInfo& info, ResourceSet& set) const {
   if (options.warm == nullptr) return;
-  const size_t first = info.resources.size() - set.resources.size();
   for (size_t r = 0; r < set.memory.size(); ++r) {
     const ResourceKey& key = set.resources[r].key;
+    // Reported last, if several were built of this kind.
+    const auto built = std::find_if(info.resources.rbegin(), info.resources.rend(),
+                                    [&](const RunInfo::Resource& entry) {
+                                      return !entry.reused && entry.kind == KindName(key.kind) &&
+                                             entry.space == SpaceName(key.space);
+                                    });
+    const double seconds = built == info.resources.rend() ? 0 : built->build_seconds;
     set.kept.push_back(options.warm->Keep(VariantOf(options, providers, key.kind), key,
-                                          std::move(set.memory[r]),
-                                          info.resources[first + r].build_seconds));
+                                          std::move(set.memory[r]), seconds));
   }
   set.memory.clear();
 }

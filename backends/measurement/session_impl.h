@@ -74,6 +74,8 @@ struct Session::Impl {
   // Scores all specifications from what was built. `info` is of the building.
   absl::StatusOr<ProjectionScores> Evaluate(const OneProjection& one, RunInfo info,
                                             const CancelToken* cancel) const;
+  absl::StatusOr<ProjectionScores> BuildAndEvaluate(OneProjection& one,
+                                                    const CancelToken* cancel) const;
   bool IsFirst() const;
   void BuildTogether(std::vector<OneProjection>& ones, const CancelToken* cancel,
                      std::vector<absl::StatusOr<ProjectionScores>>& results) const;

@@ -120,6 +120,11 @@ absl::StatusOr<ProjectionScores> Session::Impl::Evaluate(const OneProjection& on
 absl::StatusOr<ProjectionScores> Session::Impl::Measure(const Tensor& matrix,
                                                         const CancelToken* cancel) const {
   TENON_ASSIGN_OR_RETURN(OneProjection one, Prepare(matrix));
+  return BuildAndEvaluate(one, cancel);
+}
+
+absl::StatusOr<ProjectionScores> Session::Impl::BuildAndEvaluate(OneProjection& one,
+                                                                 const CancelToken* cancel) const {
   RunInfo info;
   TENON_RETURN_IF_ERROR(BuildProjection(one, cancel, info));
   return Evaluate(one, std::move(info), cancel);
@@ -169,7 +174,7 @@ std::vector<absl::StatusOr<ProjectionScores>> Session::Impl::MeasureBatch(
     auto one = Prepare(*matrices[m]);
     // What the first projection builds, all others read.
     if (one.ok() && IsFirst()) {
-      results[m] = Measure(*matrices[m], cancel);
+      results[m] = BuildAndEvaluate(*one, cancel);
     } else if (one.ok()) {
       one->position = m;
       ones.push_back(*std::move(one));
@@ -185,12 +190,7 @@ std::vector<absl::StatusOr<ProjectionScores>> Session::Impl::MeasureBatch(
     BuildTogether(ones, cancel, results);
     return results;
   }
-  for (OneProjection& one : ones) {
-    RunInfo info;
-    const absl::Status status = BuildProjection(one, cancel, info);
-    results[one.position] = status.ok() ? Evaluate(one, std::move(info), cancel)
-                                        : absl::StatusOr<ProjectionScores>(status);
-  }
+  for (OneProjection& one : ones) results[one.position] = BuildAndEvaluate(one, cancel);
   return results;
 }
 

@@ -375,6 +375,19 @@ TEST(SpillFile, LeavesNothingInItsFolder) {
   std::filesystem::remove(folder);
 }
 
+TEST(SpillFile, AFullOneIsTheErrorOfItsReaders) {
+  // Records go to a file that holds one block; the rest was never written.
+  const PairBuckets<double>::Options options = {100000, 1, 4, true};
+  auto file = *SpillFile::Open(::testing::TempDir(), 4096, 4096);
+  auto records = *PairBuckets<double>::Create(options, BucketMap(), file.get());
+  for (int r = 0; r < 100000; ++r) records.Add(0, KeyOfDistance(r), r);
+  EXPECT_TRUE(Fails(file->status(), Reason::kExceedsTemporaryBudget));
+  auto stack = *SpilledStack::Create(::testing::TempDir(), 1);
+  for (int p = 0; p < 5 * SpilledStack::kPart; ++p) stack.Push({1.0 * p, 1});
+  while (!stack.empty()) stack.Pop();
+  EXPECT_TRUE(Fails(stack.status(), Reason::kExceedsTemporaryBudget));
+}
+
 TEST(SpillFile, SaysWhyItCannotBeMade) {
   const auto file = SpillFile::Open("/nonexistent/folder", 4096, 4096);
   ASSERT_TRUE(Fails(file, Reason::kInternal));
