@@ -23,6 +23,7 @@ void Reservation::Shrink(int64_t bytes) {
 }
 
 absl::StatusOr<Reservation> MemoryBudget::Reserve(int64_t bytes) {
+  if (bytes < 0) return Error(Reason::kInternal, "a negative number of bytes is planned");
   if (bytes > limit_bytes_) {
     return Error(Reason::kExceedsServerLimit,
                  StrCat("the request plans ", bytes, " bytes; this server has ", limit_bytes_))
@@ -47,7 +48,7 @@ absl::StatusOr<Reservation> MemoryBudget::Reserve(int64_t bytes) {
 }
 
 std::optional<Reservation> MemoryBudget::ReserveFree(int64_t bytes) {
-  if (Take(bytes) > 0) return std::nullopt;
+  if (bytes < 0 || Take(bytes) > 0) return std::nullopt;
   return Reservation(this, bytes);
 }
 

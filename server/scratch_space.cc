@@ -7,6 +7,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -116,6 +117,11 @@ void ScratchSpace::RemoveLeftovers() const {
 }
 
 absl::Status ScratchSpace::MakeAbove(const std::string& directory, ScratchFolder* folder) const {
+  const auto depth = std::count(directory.begin(), directory.end(), '/');
+  if (depth >= kMaxDepth) {
+    return Error(Reason::kBadParameter, StrCat("the folder for temporary files is ", depth + 1,
+                                               " levels deep; at most ", kMaxDepth, " are made"));
+  }
   std::string path = root_;
   for (const auto part : absl::StrSplit(directory, '/', absl::SkipEmpty())) {
     if (part == ".") continue;

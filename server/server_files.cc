@@ -184,6 +184,13 @@ bool NaturalLess(std::string_view a, std::string_view b) {
 absl::StatusOr<std::vector<std::string>> ListServerFiles(const std::string& root,
                                                          const std::string& glob, int64_t limit) {
   if (glob.empty()) return BadGlob(Reason::kMissingField, "the pattern of the files is required");
+  // Matching costs the product of a name's and a pattern's length.
+  constexpr size_t kLongestGlob = 1024;
+  if (glob.size() > kLongestGlob) {
+    return BadGlob(
+        Reason::kExceedsServerLimit,
+        StrCat("the pattern has ", glob.size(), " bytes; at most ", kLongestGlob, " are taken"));
+  }
   const absl::Status relative = CheckRelative(glob);
   if (!relative.ok()) {
     return BadGlob(GetErrorDetails(relative).reason, std::string(relative.message()));

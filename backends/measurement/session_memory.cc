@@ -210,6 +210,11 @@ void SetBatch(const SessionOptions& options, const SessionProviders& providers, 
 
 absl::Status PlanFiles(const SessionOptions& options, SessionPlan& plan) {
   if (!plan.is_external) return absl::OkStatus();
+  constexpr int64_t kMostRows = int64_t{1} << 28;  // bytes of their pairs fit in 63 bits
+  if (options.rows > kMostRows) {
+    return Error(Reason::kOverflow, absl::StrCat("the pairs of ", options.rows,
+                                                 " rows are too many to be put in order"));
+  }
   plan.projection_temporary = TemporaryBytes(plan.projection_keys, options.rows);
   if (plan.projection_temporary <= options.temporary_budget_bytes) return absl::OkStatus();
   return Error(Reason::kExceedsTemporaryBudget,

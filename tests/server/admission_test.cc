@@ -30,6 +30,13 @@ TEST(MemoryBudget, ReservesUpToTheLimitAndNoFurther) {
   EXPECT_EQ(budget.reserved_bytes(), 60);
 }
 
+TEST(MemoryBudget, TakesNoNegativeBytes) {
+  MemoryBudget budget(100);
+  EXPECT_FALSE(budget.Reserve(-1).ok());
+  EXPECT_FALSE(budget.ReserveFree(-1).has_value());
+  EXPECT_EQ(budget.reserved_bytes(), 0);
+}
+
 TEST(MemoryBudget, WhatNeverFitsIsNoOverload) {
   MemoryBudget budget(100);
   const auto refused = budget.Reserve(101);

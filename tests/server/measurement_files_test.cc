@@ -156,6 +156,8 @@ TEST_F(FilesTest, NothingOutsideTheRootIsReached) {
   }
   Run(HeaderOf(""));
   EXPECT_EQ(status_, "INVALID_ARGUMENT MISSING_FIELD header.server_files.glob");
+  Run(HeaderOf("*[" + std::string(2000, 'a')));
+  EXPECT_EQ(status_, "FAILED_PRECONDITION EXCEEDS_SERVER_LIMIT header.server_files.glob");
   // A link that is made after the listing.
   fs::create_symlink(outside_ / "secret.npy", root_ / "late.npy");
   EXPECT_EQ(OpenServerFile(root_.string(), "late.npy").status().code(),
@@ -297,6 +299,11 @@ TEST_F(ScratchTest, FoldersStayBelowTheRoot) {
               "PERMISSION_DENIED PERMISSION_DENIED header.execution.temporary_directory")
         << folder;
   }
+  std::string deep = "a";
+  for (int level = 0; level < 2000; ++level) deep += "/a";
+  header.mutable_execution()->set_temporary_directory(deep);
+  EXPECT_EQ(Run(&server, header),
+            "INVALID_ARGUMENT BAD_PARAMETER header.execution.temporary_directory");
 }
 
 TEST_F(ScratchTest, NoneAreMadeWithoutARoot) {

@@ -343,6 +343,16 @@ TEST_F(SessionFiles, StayWithinTheirBudget) {
   EXPECT_EQ((*session)->planned_temporary_bytes(), options.temporary_budget_bytes);
 }
 
+TEST_F(SessionFiles, OfTooManyPairsAreRefused) {
+  SessionOptions options = External();
+  options.rows = int64_t{0x7fffffff};
+  options.original_columns = 1;
+  options.pair_ordering = PairOrdering::kExternal;
+  options.temporary_budget_bytes = INT64_MAX;
+  EXPECT_TRUE(
+      Fails(Session::Prepare({{"srho", {}}}, options, {}, provider_.get()), Reason::kOverflow));
+}
+
 TEST_F(SessionFiles, ThatCannotBeMadeFailTheProjection) {
   SessionOptions options = External();
   options.pair_ordering = PairOrdering::kExternal;
