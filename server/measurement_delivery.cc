@@ -263,6 +263,8 @@ void MeasurementStream::Feed() {
     lock.lock();
   }
   feeding_ = false;
+  lock.unlock();
+  FinishIfDone();
 }
 
 void MeasurementStream::Refuse(const ItemPointer& item, const absl::Status& status) {
@@ -359,7 +361,8 @@ void MeasurementStream::FinishIfDone() {
     std::lock_guard lock(mutex_);
     // Without its input the original side is never built, and there is nothing to wait for.
     const bool worked = bound_ || !input_complete_;
-    if (!source_ended_ || !worked || finished_ || !window_.drained()) return;
+    // While the source is read, `stop` may end it before its last item is in the window.
+    if (!source_ended_ || feeding_ || !worked || finished_ || !window_.drained()) return;
     if (cancel()->cancelled()) return;  // failed or cancelled: no summary
     finished_ = true;
     complete = stream_complete_;
