@@ -70,15 +70,6 @@ BucketMap BucketMap::OfSample(std::span<uint64_t> sample, int64_t buckets) {
   return map;
 }
 
-BucketMap BucketMap::Even(uint64_t largest, int64_t buckets) {
-  BucketMap map;
-  map.shift_ = ShiftFor(largest, buckets);
-  map.buckets_ = static_cast<int64_t>(largest >> map.shift_) + 1;
-  map.table_.resize(map.buckets_);
-  for (int64_t b = 0; b < map.buckets_; ++b) map.table_[b] = static_cast<int32_t>(b);
-  return map;
-}
-
 template <typename Payload>
 PairRecord<Payload>* SortRecords(PairRecord<Payload>* records, PairRecord<Payload>* scratch,
                                  int64_t count) {
@@ -167,7 +158,7 @@ absl::StatusOr<PairBuckets<Payload>> PairBuckets<Payload>::Create(const Options&
 }
 
 template <typename Payload>
-void PairBuckets<Payload>::Extend(int slot, int64_t chain) {
+void PairBuckets<Payload>::Extend(int64_t chain) {
   Tail& tail = tails_[chain];
   std::vector<int32_t>& ids = chains_[chain];
   if (options_.spill && tail.next != nullptr) {
@@ -177,7 +168,6 @@ void PairBuckets<Payload>::Extend(int slot, int64_t chain) {
     tail.next = block;
     return;
   }
-  (void)slot;
   const int64_t block = __atomic_fetch_add(&next_block_, 1, __ATOMIC_RELAXED);
   if (!options_.spill) ids.push_back(static_cast<int32_t>(block));
   tail = {Block(block), Block(block) + kBlockRecords};

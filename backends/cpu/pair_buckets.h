@@ -33,8 +33,6 @@ class BucketMap {
  public:
   // Buckets that hold about the same share of a sample, which is reordered; no more than `buckets`.
   static BucketMap OfSample(std::span<uint64_t> sample, int64_t buckets);
-  // Equal parts of [0, largest].
-  static BucketMap Even(uint64_t largest, int64_t buckets);
 
   int64_t buckets() const { return buckets_; }
   int32_t Bucket(uint64_t key) const {
@@ -89,7 +87,7 @@ class PairBuckets {
   void Add(int slot, uint64_t key, Payload payload) {
     const int64_t chain = slot * map_.buckets() + map_.Bucket(key);
     Tail& tail = tails_[chain];
-    if (tail.next == tail.end) Extend(slot, chain);
+    if (tail.next == tail.end) Extend(chain);
     *tail.next++ = {key, payload};
   }
 
@@ -119,7 +117,7 @@ class PairBuckets {
   static int64_t SortedAtOnce(const Options& options);
   static int64_t Blocks(const Options& options);
 
-  void Extend(int slot, int64_t chain);
+  void Extend(int64_t chain);
   Record* Block(int64_t block) {
     return reinterpret_cast<Record*>(blocks_.data() + block * kBlockBytes);
   }

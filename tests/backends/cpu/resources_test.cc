@@ -23,7 +23,6 @@ namespace tenon::cpu {
 namespace {
 
 using measurement::OrderedPairStatistics;
-using measurement::PairOrderHeader;
 using measurement::PairStatistics;
 using ::tenon::testing::Fails;
 using ::tenon::testing::TestPath;

@@ -39,6 +39,7 @@ import machine
 import peers
 import report
 import timing
+from arguments import names, positive
 from corpus import DTYPES, BenchError, exec_networks, read_reference
 
 ROOT = machine.ROOT
@@ -47,17 +48,6 @@ ROOT = machine.ROOT
 def default_networks():
     shared = ROOT.parent / "shared" / "networks"
     return shared if shared.is_dir() else ROOT / "tests" / "data" / "networks"
-
-
-def positive(text):
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is below 1")
-    return value
-
-
-def names(text):
-    return [name for name in text.split(",") if name]
 
 
 def parse(arguments):

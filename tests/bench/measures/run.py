@@ -38,6 +38,7 @@ import machine  # noqa: E402
 import timing  # noqa: E402
 import verdict  # noqa: E402
 import zadu_peers  # noqa: E402
+from arguments import names, positive  # noqa: E402
 from corpus import BenchError  # noqa: E402
 from peers import environment  # noqa: E402
 
@@ -48,17 +49,6 @@ _SMALL_MILLISECONDS = 3
 _FURTHER = {"with the rank table": (200, 0.5), "without": (None, 0.9)}
 _QUICK = {"rows": 300, "rounds": 1, "repeat": 2, "cap": 1.0, "count": 4, "further": 1,
           "retries": 0, "sample": 0}
-
-
-def positive(text):
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is below 1")
-    return value
-
-
-def names(text):
-    return [name for name in text.split(",") if name]
 
 
 def parse(arguments):
