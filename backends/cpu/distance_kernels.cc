@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "backends/cpu/highway_targets.h"
 
@@ -99,61 +100,57 @@ void SquaredFloat(int64_t n_rows, const float* panels, int64_t columns, int64_t 
   Squared(n_rows, panels, columns, first, last, rows, roots, out, stride);
 }
 
-#if HWY_TARGET == HWY_SCALAR || HWY_MAX_BYTES == 16
+// Vectors of at most half a panel of floats.
+using FilterTag = hn::CappedTag<float, kFilterPanel / 2>;
 
-void Turn(const double* in, int64_t rows, int64_t columns, int64_t stride, double* out) {
-  for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < columns; ++j) out[j * stride + i] = in[i * stride + j];
-  }
-}
-
-#else
-
-// Exchanges the odd blocks (of two lanes) of a with the even ones of b.
-template <class V>
-HWY_INLINE void TurnBlocks(V& a, V& b) {
-  const V even = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(b), a);
-  b = hn::OddEvenBlocks(b, hn::SwapAdjacentBlocks(a));
-  a = even;
-}
-
-// Columns 0, 2, 4, 6 of eight rows from their lanes in pairs (columns 1, 3, 5, 7 from the others),
-// or columns 0 and 2 of four rows.
-template <class D, class V>
-HWY_INLINE void StoreColumns(D d, V* pairs, double* out, int64_t stride) {
-  if constexpr (hn::MaxLanes(D()) == 8) {
-    TurnBlocks(pairs[0], pairs[1]);
-    TurnBlocks(pairs[2], pairs[3]);
-    hn::StoreU(hn::ConcatLowerLower(d, pairs[2], pairs[0]), d, out);
-    hn::StoreU(hn::ConcatLowerLower(d, pairs[3], pairs[1]), d, out + 2 * stride);
-    hn::StoreU(hn::ConcatUpperUpper(d, pairs[2], pairs[0]), d, out + 4 * stride);
-    hn::StoreU(hn::ConcatUpperUpper(d, pairs[3], pairs[1]), d, out + 6 * stride);
-  } else {
-    hn::StoreU(hn::ConcatLowerLower(d, pairs[1], pairs[0]), d, out);
-    hn::StoreU(hn::ConcatUpperUpper(d, pairs[1], pairs[0]), d, out + 2 * stride);
-  }
-}
-
-void Turn(const double* in, int64_t rows, int64_t columns, int64_t stride, double* out) {
-  const PanelTag<double> d;
-  constexpr int64_t kLanes = kPanel / kParts<double>;
-  using V = hn::Vec<PanelTag<double>>;
-  for (int64_t i = 0; i < rows; i += kLanes) {
-    for (int64_t j = 0; j < columns; j += kLanes) {
-      V even[kLanes / 2], odd[kLanes / 2];
-      for (int64_t p = 0; p < kLanes / 2; ++p) {
-        const V a = hn::LoadU(d, in + (i + 2 * p) * stride + j);
-        const V b = hn::LoadU(d, in + (i + 2 * p + 1) * stride + j);
-        even[p] = hn::InterleaveLower(d, a, b);
-        odd[p] = hn::InterleaveUpper(d, a, b);
+template <int kRows>
+HWY_NOINLINE void ApproximateGroup(const float* HWY_RESTRICT panels, int64_t columns, int64_t first,
+                                   int64_t last, const float* HWY_RESTRICT rows,
+                                   const float* HWY_RESTRICT row_norms,
+                                   const float* HWY_RESTRICT norms, float* HWY_RESTRICT out,
+                                   int64_t stride) {
+  const FilterTag d;
+  using V = hn::Vec<FilterTag>;
+  constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(FilterTag()));
+  const auto minus_two = hn::Set(d, -2.0f);
+  for (int64_t p = first; p < last; ++p) {
+    for (int64_t part = 0; part < kFilterPanel; part += 2 * kLanes) {
+      const float* panel = panels + p * columns * kFilterPanel + part;
+      V low[kRows], high[kRows];
+      for (int r = 0; r < kRows; ++r) low[r] = high[r] = hn::Zero(d);
+      for (int64_t c = 0; c < columns; ++c) {
+        const V x = hn::Load(d, panel + c * kFilterPanel);
+        const V y = hn::Load(d, panel + c * kFilterPanel + kLanes);
+        for (int r = 0; r < kRows; ++r) {
+          const V value = hn::Set(d, rows[r * columns + c]);
+          low[r] = hn::MulAdd(value, x, low[r]);
+          high[r] = hn::MulAdd(value, y, high[r]);
+        }
       }
-      StoreColumns(d, even, out + j * stride + i, stride);
-      StoreColumns(d, odd, out + (j + 1) * stride + i, stride);
+      const float* norm = norms + p * kFilterPanel + part;
+      const V low_norm = hn::LoadU(d, norm), high_norm = hn::LoadU(d, norm + kLanes);
+      for (int r = 0; r < kRows; ++r) {
+        const V own = hn::Set(d, row_norms[r]);
+        float* to = out + r * stride + p * kFilterPanel + part;
+        hn::Store(hn::MulAdd(minus_two, low[r], hn::Add(own, low_norm)), d, to);
+        hn::Store(hn::MulAdd(minus_two, high[r], hn::Add(own, high_norm)), d, to + kLanes);
+      }
     }
   }
 }
 
-#endif
+void Approximate(int64_t n_rows, const float* panels, int64_t columns, int64_t first, int64_t last,
+                 const float* rows, const float* row_norms, const float* norms, float* out,
+                 int64_t stride) {
+  static_assert(kRowGroup == 6);
+  if (n_rows == kRowGroup) {
+    return ApproximateGroup<6>(panels, columns, first, last, rows, row_norms, norms, out, stride);
+  }
+  for (int64_t r = 0; r < n_rows; ++r) {
+    ApproximateGroup<1>(panels, columns, first, last, rows + r * columns, row_norms + r, norms,
+                        out + r * stride, stride);
+  }
+}
 
 void Roots(double* values, int64_t count) {
   const hn::ScalableTag<double> d;
@@ -166,10 +163,10 @@ void Roots(double* values, int64_t count) {
 }
 
 // Bounds that are compared with a vector while it is in a register.
-template <int kBounds>
-HWY_NOINLINE void CountGroup(const double* HWY_RESTRICT values, int64_t count,
-                             const double* HWY_RESTRICT bounds, int64_t* HWY_RESTRICT counts) {
-  const hn::ScalableTag<double> d;
+template <int kBounds, typename T>
+HWY_NOINLINE void CountGroup(const T* HWY_RESTRICT values, int64_t count,
+                             const T* HWY_RESTRICT bounds, int64_t* HWY_RESTRICT counts) {
+  const hn::ScalableTag<T> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   hn::Vec<decltype(d)> limits[kBounds];
   int64_t sums[kBounds] = {};
@@ -187,43 +184,58 @@ HWY_NOINLINE void CountGroup(const double* HWY_RESTRICT values, int64_t count,
   for (int b = 0; b < kBounds; ++b) counts[b] += sums[b];
 }
 
-void Count(const double* values, int64_t count, const double* bounds, int64_t n_bounds,
-           int64_t* counts) {
+template <typename T>
+void CountAll(const T* values, int64_t count, const T* bounds, int64_t n_bounds, int64_t* counts) {
   int64_t b = 0;
   for (; b + 10 <= n_bounds; b += 10) CountGroup<10>(values, count, bounds + b, counts + b);
   for (; b + 4 <= n_bounds; b += 4) CountGroup<4>(values, count, bounds + b, counts + b);
   for (; b < n_bounds; ++b) CountGroup<1>(values, count, bounds + b, counts + b);
 }
 
-// Bit l tells whether values[l] is at most the limit, for a panel of values.
-template <class V>
-HWY_INLINE uint64_t BitsNotAbove(const double* values, V limit) {
-  const hn::ScalableTag<double> d;
+void Count(const double* values, int64_t count, const double* bounds, int64_t n_bounds,
+           int64_t* counts) {
+  CountAll(values, count, bounds, n_bounds, counts);
+}
+
+void CountFloats(const float* values, int64_t count, const float* bounds, int64_t n_bounds,
+                 int64_t* counts) {
+  CountAll(values, count, bounds, n_bounds, counts);
+}
+
+// Values whose bits are looked at together.
+constexpr int64_t kWord = 16;
+
+// Bit l tells whether values[l] passes, for a word of values.
+template <typename T, class Test>
+HWY_INLINE uint64_t BitsOf(const T* values, const Test& test) {
+  const hn::CappedTag<T, kWord> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   uint64_t bits = 0;
-  for (int64_t l = 0; l < kPanel; l += lanes) {
+  for (int64_t l = 0; l < kWord; l += lanes) {
     uint8_t part[8] = {};
-    hn::StoreMaskBits(d, hn::Le(hn::LoadU(d, values + l), limit), part);
-    bits |= uint64_t{part[0]} << l;
+    hn::StoreMaskBits(d, test(hn::LoadU(d, values + l)), part);
+    bits |= (uint64_t{part[0]} | uint64_t{part[1]} << 8) << l;
   }
   return bits;
 }
 
-int64_t FindValues(const double* values, int64_t begin, int64_t end, double bound, int64_t capacity,
-                   int32_t* found, int64_t* n_found) {
-  const hn::ScalableTag<double> d;
+// `test` tells which lanes pass, `passes` whether a value does.
+template <typename T, class Test, class Passes>
+HWY_INLINE int64_t FindAll(const T* values, int64_t begin, int64_t end, int64_t capacity,
+                           int32_t* found, int64_t* n_found, const Test& test,
+                           const Passes& passes) {
+  const hn::CappedTag<T, kWord> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto limit = hn::Set(d, bound);
   constexpr int64_t kGroup = 64;  // values looked at together: matches are rare
   int64_t n = *n_found, j = begin;
   for (; j + kGroup <= end && n < capacity; j += kGroup) {
-    auto any = hn::Le(hn::LoadU(d, values + j), limit);
+    auto any = test(hn::LoadU(d, values + j));
     for (int64_t l = lanes; l < kGroup; l += lanes) {
-      any = hn::Or(any, hn::Le(hn::LoadU(d, values + j + l), limit));
+      any = hn::Or(any, test(hn::LoadU(d, values + j + l)));
     }
     if (hn::AllFalse(d, any)) continue;
-    for (int64_t l = j; l < j + kGroup; l += kPanel) {
-      uint64_t bits = BitsNotAbove(values + l, limit);
+    for (int64_t l = j; l < j + kGroup; l += kWord) {
+      uint64_t bits = BitsOf(values + l, test);
       for (; bits != 0; bits &= bits - 1) {
         found[n++] = static_cast<int32_t>(l + std::countr_zero(bits));
       }
@@ -231,45 +243,87 @@ int64_t FindValues(const double* values, int64_t begin, int64_t end, double boun
   }
   for (; j < end && n < capacity; ++j) {
     found[n] = static_cast<int32_t>(j);
-    n += values[j] <= bound;
+    n += passes(values[j]);
   }
   *n_found = n;
   return j;
 }
 
-// kVectors panels of minima in registers.
-template <int kVectors>
-HWY_INLINE int64_t MinimaOfPanels(const double* values, int64_t count, int64_t stride,
-                                  double* minima) {
-  const PanelTag<double> d;
-  constexpr int64_t kLanes = kPanel / kParts<double>;
-  constexpr int kAll = kVectors * kParts<double>;
-  hn::Vec<PanelTag<double>> least[kAll];
-  for (auto& vector : least) vector = hn::Set(d, HUGE_VAL);
+template <typename T>
+int64_t FindAtMost(const T* values, int64_t begin, int64_t end, T bound, int64_t capacity,
+                   int32_t* found, int64_t* n_found) {
+  const auto limit = hn::Set(hn::CappedTag<T, kWord>(), bound);
+  return FindAll(
+      values, begin, end, capacity, found, n_found, [&](auto x) { return hn::Le(x, limit); },
+      [&](T x) { return x <= bound; });
+}
+
+int64_t FindValues(const double* values, int64_t begin, int64_t end, double bound, int64_t capacity,
+                   int32_t* found, int64_t* n_found) {
+  return FindAtMost(values, begin, end, bound, capacity, found, n_found);
+}
+
+int64_t FindFloats(const float* values, int64_t begin, int64_t end, float bound, int64_t capacity,
+                   int32_t* found, int64_t* n_found) {
+  return FindAtMost(values, begin, end, bound, capacity, found, n_found);
+}
+
+int64_t FindInside(const float* values, int64_t begin, int64_t end, float above, float bound,
+                   int64_t capacity, int32_t* found, int64_t* n_found) {
+  const hn::CappedTag<float, kWord> d;
+  const auto low = hn::Set(d, above), high = hn::Set(d, bound);
+  return FindAll(
+      values, begin, end, capacity, found, n_found,
+      [&](auto x) { return hn::And(hn::Gt(x, low), hn::Le(x, high)); },
+      [&](float x) { return x > above && x <= bound; });
+}
+
+// Values of a vector of minima; parts come in multiples of it.
+template <typename T>
+constexpr int64_t kMinimaLanes = 64 / static_cast<int64_t>(sizeof(T));
+
+// kVectors such vectors in registers.
+template <int kVectors, typename T>
+HWY_INLINE int64_t MinimaOfPanels(const T* values, int64_t count, int64_t stride, T* minima) {
+  const hn::CappedTag<T, kMinimaUnit<T>> d;
+  constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(hn::CappedTag<T, kMinimaUnit<T>>()));
+  constexpr int64_t kWidth = kVectors * kMinimaUnit<T>;
+  constexpr int64_t kAll = kWidth / kLanes;
+  hn::Vec<decltype(d)> least[kAll];
+  for (auto& vector : least) vector = hn::Set(d, std::numeric_limits<T>::infinity());
   int64_t j = 0;
-  for (; j + kVectors * kPanel <= count; j += stride) {
-    for (int v = 0; v < kAll; ++v) {
+  for (; j + kWidth <= count; j += stride) {
+    for (int64_t v = 0; v < kAll; ++v) {
       least[v] = hn::Min(least[v], hn::LoadU(d, values + j + v * kLanes));
     }
   }
-  for (int v = 0; v < kAll; ++v) hn::StoreU(least[v], d, minima + v * kLanes);
+  for (int64_t v = 0; v < kAll; ++v) hn::StoreU(least[v], d, minima + v * kLanes);
   return j;
 }
 
-void Minima(const double* values, int64_t count, int64_t n_parts, double* minima) {
+template <typename T>
+void AllMinima(const T* values, int64_t count, int64_t n_parts, T* minima) {
   constexpr int kVectors = 2;
-  int64_t part = 0;
-  for (; part < n_parts; part += kVectors * kPanel) {
-    const bool two = part + kVectors * kPanel <= n_parts;
+  constexpr int64_t kTwo = kVectors * kMinimaUnit<T>;
+  for (int64_t part = 0; part < n_parts; part += kTwo) {
+    const bool two = part + kTwo <= n_parts;
     int64_t j = two ? MinimaOfPanels<kVectors>(values + part, count - part, n_parts, minima + part)
                     : MinimaOfPanels<1>(values + part, count - part, n_parts, minima + part);
-    const int64_t width = two ? kVectors * kPanel : kPanel;
+    const int64_t width = two ? kTwo : kMinimaUnit<T>;
     for (j += part; j < count; j += n_parts) {
       for (int64_t l = 0; l < width && j + l < count; ++l) {
         minima[part + l] = std::min(minima[part + l], values[j + l]);
       }
     }
   }
+}
+
+void Minima(const double* values, int64_t count, int64_t n_parts, double* minima) {
+  AllMinima(values, count, n_parts, minima);
+}
+
+void MinimaFloats(const float* values, int64_t count, int64_t n_parts, float* minima) {
+  AllMinima(values, count, n_parts, minima);
 }
 
 double Largest(const double* values, int64_t count) {
@@ -383,12 +437,16 @@ namespace tenon::cpu {
 
 HWY_EXPORT(SquaredDouble);
 HWY_EXPORT(SquaredFloat);
-HWY_EXPORT(Turn);
+HWY_EXPORT(Approximate);
 HWY_EXPORT(Roots);
 HWY_EXPORT(Count);
+HWY_EXPORT(CountFloats);
 HWY_EXPORT(FindValues);
+HWY_EXPORT(FindFloats);
+HWY_EXPORT(FindInside);
 HWY_EXPORT(Largest);
 HWY_EXPORT(Minima);
+HWY_EXPORT(MinimaFloats);
 HWY_EXPORT(Gaussian);
 HWY_EXPORT(GaussianRows);
 
@@ -404,8 +462,11 @@ void SquaredRows(int64_t n_rows, const float* panels, int64_t columns, int64_t f
   (n_rows, panels, columns, first, last, rows, roots, out, stride);
 }
 
-void Transpose(const double* in, int64_t rows, int64_t columns, int64_t stride, double* out) {
-  HWY_DYNAMIC_DISPATCH(Turn)(in, rows, columns, stride, out);
+void ApproximateRows(int64_t n_rows, const float* panels, int64_t columns, int64_t first,
+                     int64_t last, const float* rows, const float* row_norms, const float* norms,
+                     float* out, int64_t stride) {
+  HWY_DYNAMIC_DISPATCH(Approximate)
+  (n_rows, panels, columns, first, last, rows, row_norms, norms, out, stride);
 }
 
 void SquareRoots(double* values, int64_t count) { HWY_DYNAMIC_DISPATCH(Roots)(values, count); }
@@ -415,9 +476,29 @@ void CountNotAbove(const double* values, int64_t count, const double* bounds, in
   HWY_DYNAMIC_DISPATCH(Count)(values, count, bounds, n_bounds, counts);
 }
 
+void CountNotAbove(const float* values, int64_t count, const float* bounds, int64_t n_bounds,
+                   int64_t* counts) {
+  HWY_DYNAMIC_DISPATCH(CountFloats)(values, count, bounds, n_bounds, counts);
+}
+
 int64_t FindNotAbove(const double* values, int64_t begin, int64_t end, double bound,
                      int64_t capacity, int32_t* found, int64_t* n_found) {
   return HWY_DYNAMIC_DISPATCH(FindValues)(values, begin, end, bound, capacity, found, n_found);
+}
+
+int64_t FindNotAbove(const float* values, int64_t begin, int64_t end, float bound, int64_t capacity,
+                     int32_t* found, int64_t* n_found) {
+  return HWY_DYNAMIC_DISPATCH(FindFloats)(values, begin, end, bound, capacity, found, n_found);
+}
+
+int64_t FindBetween(const float* values, int64_t begin, int64_t end, float above, float bound,
+                    int64_t capacity, int32_t* found, int64_t* n_found) {
+  return HWY_DYNAMIC_DISPATCH(FindInside)(values, begin, end, above, bound, capacity, found,
+                                          n_found);
+}
+
+void PartMinima(const float* values, int64_t count, int64_t n_parts, float* minima) {
+  HWY_DYNAMIC_DISPATCH(MinimaFloats)(values, count, n_parts, minima);
 }
 
 void PartMinima(const double* values, int64_t count, int64_t n_parts, double* minima) {

@@ -15,8 +15,9 @@ namespace {
 using measurement::OrderedPairStatistics;
 using ::tenon::testing::Fails;
 
-// Neighbours from tiles of the upper triangle, at the sizes where tiles are cut off.
-TEST(Resources, AreTheSameInSymmetricTiles) {
+// Neighbours from approximate rows and densities from tiles of the upper triangle, at the sizes
+// where panels and tiles are cut off.
+TEST(Resources, AreTheSameInPartsOfRows) {
   for (const int64_t n : {512, 515, 1023, 1100}) {
     SCOPED_TRACE(n);
     for (const bool ties : {false, true}) {
