@@ -112,7 +112,7 @@ int64_t ThreadScratch::Bytes(const ResourceWork& work, const ResourcePlan& plan)
                               ? 0
                               : 2 * work.rows * static_cast<int64_t>(sizeof(PairRecord<uint32_t>));
   return AlignUp(OriginalBytes(work, plan) + plan.block_rows * RowBytes(work) + candidates +
-                 6 * k * 8 + 4 * k * 4 + records);
+                 5 * k * 8 + 4 * k * 4 + records);
 }
 
 ThreadScratch ThreadScratch::At(std::byte* memory, int slot, const ResourceWork& work,
@@ -129,13 +129,13 @@ ThreadScratch ThreadScratch::At(std::byte* memory, int slot, const ResourceWork&
   scratch.candidates.candidates = reinterpret_cast<Neighbor*>(memory);
   double* numbers = reinterpret_cast<double*>(scratch.candidates.candidates + capacity);
   scratch.ranks.bounds = numbers;
-  scratch.ranks.counts = reinterpret_cast<int64_t*>(numbers + 5 * k);
+  scratch.ranks.counts = reinterpret_cast<int64_t*>(numbers + 3 * k);
   // Of a row either exact or filtered ranks are taken at a time.
   scratch.filtered_ranks.keys = numbers;
   scratch.filtered_ranks.bounds = reinterpret_cast<float*>(numbers + k);
   scratch.filtered_ranks.tile_counts = reinterpret_cast<int64_t*>(numbers + 2 * k);
-  scratch.filtered_ranks.counts = scratch.ranks.counts;
-  scratch.candidates.found = reinterpret_cast<int32_t*>(numbers + 6 * k);
+  scratch.filtered_ranks.counts = reinterpret_cast<int64_t*>(numbers + 4 * k);
+  scratch.candidates.found = reinterpret_cast<int32_t*>(numbers + 5 * k);
   scratch.ranks.order = scratch.candidates.found + capacity;
   scratch.lists = scratch.ranks.order + k;
   scratch.records = reinterpret_cast<PairRecord<uint32_t>*>(scratch.lists + 3 * k);

@@ -28,7 +28,7 @@ void NearestOfRow(KeyKind kind, double* row, int64_t n, int64_t self, int64_t k,
 // Scratch of RanksInRow for `count` targets.
 struct RankScratch {
   double* bounds;   // 3 * count
-  int64_t* counts;  // count
+  int64_t* counts;  // 2 * count
   int32_t* order;   // count
 };
 
