@@ -9,12 +9,13 @@ set(TENON_ROOM_DEPENDENCIES
     "plugin_abi:"
     "plugin:core,plugin_abi"
     "contraction:core,plugin_abi"
+    "planner:core,plugin_abi,contraction"
     "measurement:core,plugin_abi,plugin"
     "schedule:core,plugin_abi,plugin,contraction"
     "cpu:core,plugin_abi,plugin,contraction,measurement"
     "cuda:core,plugin_abi,contraction,measurement"
     "proto:"
-    "server:core,plugin_abi,plugin,contraction,measurement,schedule,cpu,proto"
+    "server:core,plugin_abi,plugin,contraction,planner,measurement,schedule,cpu,proto"
     "client:core,proto")
 
 add_library(tenon_options INTERFACE)

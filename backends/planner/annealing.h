@@ -1,0 +1,31 @@
+// Random rotations of a tree, accepted by a temperature.
+//
+// A rotation at a node with children (x y) and z makes it (x z) and y, or (y z) and x. Its energy
+// is the logarithm of the cost of the two steps that change (as in TreeSA: Kalachev, Panteleev,
+// Yung, arXiv 2108.05665), so that small subtrees settle as well as large ones.
+
+#ifndef TENON_BACKENDS_PLANNER_ANNEALING_H_
+#define TENON_BACKENDS_PLANNER_ANNEALING_H_
+
+#include <cstdint>
+
+#include "backends/planner/random.h"
+#include "backends/planner/stop.h"
+#include "backends/planner/tree.h"
+
+namespace tenon::planner {
+
+struct AnnealingSchedule {
+  double start_temperature = 1;  // of the natural logarithm of the local cost
+  double end_temperature = 0.05;
+  int64_t sweeps = 100;  // of as many proposals as the tree has pairs
+};
+
+// Anneals the tree and leaves the best one that was met. Stops early, with the best so far, when
+// `stop` says so.
+void Anneal(const StepPrice& price, const AnnealingSchedule& schedule, Random& random,
+            const Stop& stop, Tree& tree);
+
+}  // namespace tenon::planner
+
+#endif  // TENON_BACKENDS_PLANNER_ANNEALING_H_

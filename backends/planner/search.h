@@ -1,0 +1,94 @@
+// Finds a contraction path and a slicing set within a budget.
+//
+// The network is simplified, its disconnected parts are searched apart, trials (a starting tree and
+// its improvement) run on several threads, and the best plan that meets the limits is kept.
+
+#ifndef TENON_BACKENDS_PLANNER_SEARCH_H_
+#define TENON_BACKENDS_PLANNER_SEARCH_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "backends/contraction/expression.h"
+#include "backends/contraction/path.h"
+#include "backends/core/cancel.h"
+#include "backends/planner/objective.h"
+
+namespace tenon::planner {
+
+enum class Method {
+  kGreedy,
+  kRandomGreedy,
+  kExact,
+  kBisection,
+  kLeafOrder,
+  kReconfigure,
+  kAnnealing,
+  kTempering,
+};
+
+enum class SlicingMode {
+  kAuto,       // what the budget allows; the best is kept
+  kNone,       // even if that misses the target
+  kFixedTree,  // slices for a finished tree
+  kDynamic,    // slice, improve the tree under the slices, repeat
+  kAnnealed,   // slices change while the tree is annealed
+};
+
+// A path with the indices that are sliced.
+struct Plan {
+  contraction::Path path;
+  std::vector<int> sliced;
+};
+
+// The planned peak in bytes of a plan, as the engine that would run it computes it, threads
+// included; an error if it cannot be run at all.
+using PlannedBytes = std::function<absl::StatusOr<int64_t>(const Plan&)>;
+
+struct SearchOptions {
+  Objective objective;
+  std::optional<int64_t> target_elements;  // >= 1: of every step's result within a slice
+  std::optional<int64_t> memory_bytes;     // needs planned_bytes
+  PlannedBytes planned_bytes;              // called from one thread at a time
+  bool allow_output_slicing = false;
+  SlicingMode slicing_mode = SlicingMode::kAuto;
+  std::vector<Method> methods;  // empty: the portfolio
+  uint64_t seed = 0;
+  // At least one of both. With trials alone the plan depends on the seed, whatever the threads.
+  std::optional<int64_t> max_trials;
+  std::optional<double> max_seconds;
+  int threads = 0;  // 0: all the process may use
+  bool simplify = true;
+  // To start from. Without methods it is only sliced to the limits.
+  std::optional<Plan> initial;
+};
+
+enum class SearchStop { kTrials, kTime, kExhausted };
+
+struct FoundPlan {
+  Plan plan;
+  double score = 0;             // the objective's value over all slices
+  std::vector<Method> methods;  // that led to it, in order of use
+  SlicingMode slicing_mode = SlicingMode::kNone;
+  int64_t trials = 0;  // made when it was found; in the answer, made in all
+  double seconds = 0;  // since the search began; likewise
+  SearchStop stop = SearchStop::kExhausted;
+};
+
+// Called in order, from one thread at a time, for every plan that is better than those before.
+using OnImprovement = std::function<void(const FoundPlan&)>;
+
+// Searches. Errors: BAD_PARAMETER (field of the wire's SearchOptions) for options out of range;
+// EXCEEDS_MEMORY_BUDGET (metadata target_elements, needed_elements, or memory_budget_bytes,
+// needed_bytes) if no plan that was found meets the limits; CLIENT_CANCELLED within 100 ms of a
+// cancel. When the time is over the best plan that meets the limits is the answer.
+absl::StatusOr<FoundPlan> Search(const contraction::Expression& expression,
+                                 const SearchOptions& options, const CancelToken* cancel,
+                                 const OnImprovement& on_improvement);
+
+}  // namespace tenon::planner
+
+#endif  // TENON_BACKENDS_PLANNER_SEARCH_H_
