@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 namespace tenon::planner {
 namespace {
@@ -73,6 +75,40 @@ void Anneal(const StepPrice& price, const AnnealingSchedule& schedule, Random& r
     }
   }
   tree = best;
+}
+
+void Temper(const StepPrice& price, const TemperingSchedule& schedule, Random& random,
+            const Stop& stop, Tree& tree) {
+  const int pairs = tree.nodes() - tree.leaves();
+  if (pairs < 2) return;
+  std::vector<Tree> replicas(schedule.replicas, tree);
+  std::vector<double> costs(schedule.replicas), temperatures(schedule.replicas);
+  const double ratio = schedule.coldest / schedule.hottest;
+  for (int r = 0; r < schedule.replicas; ++r) {
+    temperatures[r] =
+        schedule.hottest * std::pow(ratio, static_cast<double>(r) / (schedule.replicas - 1));
+  }
+  double best_cost = tree.Cost(price);
+  for (int64_t round = 0; round < schedule.rounds && !stop(); ++round) {
+    for (int r = 0; r < schedule.replicas; ++r) {
+      Annealer annealer(price, random, replicas[r]);
+      for (int64_t sweep = 0; sweep < schedule.sweeps && !stop(); ++sweep) {
+        for (int p = 0; p < pairs; ++p) annealer.Propose(temperatures[r]);
+      }
+      costs[r] = replicas[r].Cost(price);
+      if (costs[r] < best_cost) {
+        best_cost = costs[r];
+        tree = replicas[r];
+      }
+    }
+    for (int r = 0; r + 1 < schedule.replicas; ++r) {
+      const double gain = (1 / temperatures[r] - 1 / temperatures[r + 1]) *
+                          (std::log(costs[r]) - std::log(costs[r + 1]));
+      if (!(std::log(random.Uniform()) < gain)) continue;
+      std::swap(replicas[r], replicas[r + 1]);
+      std::swap(costs[r], costs[r + 1]);
+    }
+  }
 }
 
 }  // namespace tenon::planner

@@ -26,6 +26,19 @@ struct AnnealingSchedule {
 void Anneal(const StepPrice& price, const AnnealingSchedule& schedule, Random& random,
             const Stop& stop, Tree& tree);
 
+struct TemperingSchedule {
+  double hottest = 1;  // as start_temperature
+  double coldest = 0.05;
+  int replicas = 6;     // >= 2: one tree per temperature, in geometric steps
+  int64_t rounds = 20;  // exchanges between neighbours
+  int64_t sweeps = 10;  // of every replica in a round
+};
+
+// Parallel tempering (Swendsen and Wang 1986): trees of neighbouring temperatures are exchanged by
+// the logarithm of their costs. Leaves the best tree that was met.
+void Temper(const StepPrice& price, const TemperingSchedule& schedule, Random& random,
+            const Stop& stop, Tree& tree);
+
 }  // namespace tenon::planner
 
 #endif  // TENON_BACKENDS_PLANNER_ANNEALING_H_

@@ -1,0 +1,373 @@
+#include "backends/planner/search.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "backends/core/error.h"
+#include "backends/core/parallel.h"
+#include "backends/planner/trial.h"
+
+namespace tenon::planner {
+namespace {
+
+using contraction::Expression;
+using Clock = std::chrono::steady_clock;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Trials that start from the same best plan, so that they don't depend on threads.
+constexpr int64_t kGeneration = 8;
+
+// Proposals of a trial where only their number is limited, and the seconds that one takes, about.
+constexpr double kTrialProposals = 2e6, kProposalSeconds = 1e-7;
+
+const std::vector<Method>& Portfolio() {
+  static const auto& methods =
+      *new std::vector<Method>{Method::kGreedy,    Method::kRandomGreedy, Method::kExact,
+                               Method::kBisection, Method::kAnnealing,    Method::kReconfigure};
+  return methods;
+}
+
+absl::Status Invalid(const std::string& field, const std::string& what) {
+  return Error(Reason::kBadParameter, what).Field(field);
+}
+
+absl::Status Check(const SearchOptions& options) {
+  const Objective& objective = options.objective;
+  for (const auto& [weight, field] :
+       {std::pair{objective.flops_weight, "flops_weight"},
+        std::pair{objective.read_write_weight, "read_write_weight"}}) {
+    if (!(weight >= 0 && weight < kInfinity)) {
+      return Invalid(field, "a weight is finite and not negative");
+    }
+  }
+  if (objective.flops_weight == 0 && objective.read_write_weight == 0) {
+    return Invalid("read_write_weight", "one of the two weights must be positive");
+  }
+  if (objective.kind == Objective::Kind::kSeconds && objective.times == nullptr) {
+    return Invalid("objective", "the provider has no time model");
+  }
+  if (options.target_elements.value_or(1) < 1) return Invalid("target_size", "must be at least 1");
+  if (options.memory_bytes.value_or(1) < 1) return Invalid("memory_bytes", "must be at least 1");
+  if (options.max_trials.value_or(1) < 1) return Invalid("max_trials", "must be at least 1");
+  if (!(options.max_seconds.value_or(1) > 0))
+    return Invalid("max_time_seconds", "must be positive");
+  if (!options.max_trials.has_value() && !options.max_seconds.has_value() &&
+      !options.initial.has_value()) {
+    return Invalid("max_trials", "a search needs a limit on trials or on time");
+  }
+  return absl::OkStatus();
+}
+
+// Whether no result of a step has more elements than the limit. Exact: sizes are divided out of the
+// limit, so that nothing overflows or is rounded.
+bool Fits(const Expression& expression, const Plan& plan, int64_t limit) {
+  const auto fits = [&](const std::vector<int>& indices) {
+    int64_t left = limit;
+    for (const int index : indices) {
+      const int64_t size = expression.sizes[index];
+      if (size == 0) return true;
+      left /= size;  // floor(floor(x / a) / b) = floor(x / (a b))
+    }
+    return left >= 1;
+  };
+  const auto tensors = contraction::TensorIndices(expression, plan.path, plan.sliced);
+  if (plan.path.pairs.empty()) {
+    std::vector<int> block = expression.output;
+    std::erase_if(block, [&](int index) {
+      return std::find(plan.sliced.begin(), plan.sliced.end(), index) != plan.sliced.end();
+    });
+    return fits(block);
+  }
+  return std::all_of(tensors.begin() + static_cast<int64_t>(expression.inputs.size()),
+                     tensors.end(), fits);
+}
+
+// Until networks are simplified.
+struct Reduced {
+  std::vector<std::vector<int>> tensors;
+};
+
+Reduced Reduce(const Expression& expression, bool) {
+  Reduced reduced;
+  for (std::vector<int> tensor : expression.inputs) {
+    std::sort(tensor.begin(), tensor.end());
+    tensor.erase(std::unique(tensor.begin(), tensor.end()), tensor.end());
+    reduced.tensors.push_back(std::move(tensor));
+  }
+  return reduced;
+}
+
+class Searcher {
+ public:
+  Searcher(const Expression& expression, const SearchOptions& options, const CancelToken* cancel,
+           const OnImprovement& on_improvement)
+      : expression_(expression),
+        options_(options),
+        cancel_(cancel),
+        on_improvement_(on_improvement),
+        start_(Clock::now()),
+        stop_(Deadline(options, start_), cancel),
+        reduced_(Reduce(expression, options.simplify)),
+        network_(reduced_.tensors, expression.output, PositiveSizes(expression)) {}
+
+  absl::StatusOr<FoundPlan> Run() {
+    if (options_.target_elements.has_value()) {
+      largest_ = static_cast<double>(*options_.target_elements);
+    }
+    if (options_.initial.has_value()) {
+      TENON_RETURN_IF_ERROR(OfferInitial());
+      if (options_.methods.empty()) return Answer(SearchStop::kExhausted);
+    }
+    const int n = network_.tensors();
+    if (n <= 2) {
+      Candidate only;
+      if (n == 2) only.pairs = {{0, 1}};
+      OfferTree(only);
+      return Answer(SearchStop::kExhausted);
+    }
+    const SearchStop stop = options_.max_seconds.has_value() ? RunForTime() : RunTrials();
+    return Answer(stop);
+  }
+
+ private:
+  static std::optional<Clock::time_point> Deadline(const SearchOptions& options,
+                                                   Clock::time_point start) {
+    if (!options.max_seconds.has_value()) return std::nullopt;
+    // A little is left for what comes after: the plan is due on time.
+    const double seconds = std::min(*options.max_seconds, 1e9) * 0.98;
+    return start +
+           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  }
+
+  // An index without values takes part as if it had one.
+  static std::vector<int64_t> PositiveSizes(const Expression& expression) {
+    std::vector<int64_t> sizes = expression.sizes;
+    for (int64_t& size : sizes) size = std::max<int64_t>(size, 1);
+    return sizes;
+  }
+
+  TrialOptions OptionsOfTrials() const {
+    TrialOptions trial;
+    trial.objective = options_.objective;
+    trial.largest_elements = largest_;
+    trial.allow_output_slicing = options_.allow_output_slicing;
+    trial.slicing_mode = options_.slicing_mode;
+    trial.methods = options_.methods.empty() ? Portfolio() : options_.methods;
+    double proposals = kTrialProposals;
+    if (options_.max_seconds.has_value()) {
+      constexpr double kTrialsPerThread = 16;
+      proposals = *options_.max_seconds / kTrialsPerThread / kProposalSeconds;
+      if (options_.max_trials.has_value()) proposals = std::min(proposals, kTrialProposals);
+    }
+    trial.sweeps = static_cast<int64_t>(std::clamp(proposals / network_.tensors(), 10.0, 1e6));
+    return trial;
+  }
+
+  int Threads() const {
+    const int all = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    return options_.threads > 0 ? std::min(options_.threads, all) : all;
+  }
+
+  // Every thread goes on until the time is over, each trial with the best that is known then.
+  SearchStop RunForTime() {
+    std::atomic<int64_t> next = 0;
+    const int64_t most = options_.max_trials.value_or(std::numeric_limits<int64_t>::max());
+    const absl::Status status = Parallel(Threads(), nullptr).ForEach(Threads(), [&](int64_t, int) {
+      while (!stop_()) {
+        const int64_t trial = next++;
+        if (trial >= most) return;
+        Candidate best;
+        const bool known = CopyBest(best);
+        TrialOptions trial_options = OptionsOfTrials();
+        if (trial < 2) trial_options.sweeps = std::max<int64_t>(10, trial_options.sweeps / 20);
+        Offer(RunTrial(network_, trial_options, options_.seed, trial, known ? &best : nullptr,
+                       stop_));
+      }
+    });
+    if (!status.ok()) failed_ = status;
+    return next >= most && !stop_() ? SearchStop::kTrials : SearchStop::kTime;
+  }
+
+  SearchStop RunTrials() {
+    for (int64_t first = 0; first < *options_.max_trials && !stop_(); first += kGeneration) {
+      const int64_t count = std::min(kGeneration, *options_.max_trials - first);
+      std::vector<Candidate> found(count);
+      Candidate best;
+      const bool known = CopyBest(best);
+      const TrialOptions trial_options = OptionsOfTrials();
+      const absl::Status status = Parallel(Threads(), nullptr).ForEach(count, [&](int64_t t, int) {
+        found[t] = RunTrial(network_, trial_options, options_.seed, first + t,
+                            known ? &best : nullptr, stop_);
+      });
+      if (!status.ok()) failed_ = status;
+      if (stop_()) break;  // cancelled: only whole generations count
+      for (Candidate& candidate : found) Offer(std::move(candidate));
+    }
+    return SearchStop::kTrials;
+  }
+
+  bool CopyBest(Candidate& best) {
+    std::lock_guard lock(mutex_);
+    best = best_;
+    return best_.score < kInfinity;
+  }
+
+  void Offer(Candidate candidate) {
+    std::lock_guard lock(mutex_);
+    ++trials_;
+    if (candidate.score < best_.score) Accept(std::move(candidate));
+  }
+
+  // A tree without slices yet.
+  void OfferTree(const Candidate& tree) {
+    Random random(options_.seed, 0);
+    Candidate candidate = SliceOnly(network_, OptionsOfTrials(), tree, random);
+    std::lock_guard lock(mutex_);
+    Accept(std::move(candidate));
+  }
+
+  absl::Status OfferInitial();
+  void Accept(Candidate candidate);
+  FoundPlan PlanOf(const Candidate& candidate) const;
+  absl::Status CheckMemory(const Plan& plan);
+  double ScoreOf(const Plan& plan) const;
+
+  absl::StatusOr<FoundPlan> Answer(SearchStop stop);
+
+  double Seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+  const Expression& expression_;
+  const SearchOptions& options_;
+  const CancelToken* const cancel_;
+  const OnImprovement& on_improvement_;
+  const Clock::time_point start_;
+  const Stop stop_;
+  const Reduced reduced_;
+  const SearchNetwork network_;
+
+  std::mutex mutex_;
+  double largest_ = kInfinity;  // elements; falls while plans do not fit in memory
+  int64_t trials_ = 0;
+  Candidate best_;
+  std::optional<FoundPlan> answer_;
+  absl::Status failed_;
+  double least_over_ = kInfinity;  // elements or bytes of the plan that missed the limits least
+};
+
+FoundPlan Searcher::PlanOf(const Candidate& candidate) const {
+  FoundPlan found;
+  found.plan.path.pairs = candidate.pairs;
+  for (const int leg : candidate.sliced) found.plan.sliced.push_back(network_.index_of(leg));
+  std::sort(found.plan.sliced.begin(), found.plan.sliced.end());
+  found.methods = candidate.methods;
+  found.slicing_mode = candidate.slicing_mode;
+  found.trials = trials_;
+  found.seconds = Seconds();
+  return found;
+}
+
+// Of the whole path over the original operands.
+double Searcher::ScoreOf(const Plan& plan) const {
+  const contraction::PathCost cost = ComputeCost(expression_, plan.path, plan.sliced);
+  const Objective& objective = options_.objective;
+  switch (objective.kind) {
+    case Objective::Kind::kWeighted:
+      return objective.flops_weight * cost.flops + objective.read_write_weight * cost.read_write;
+    case Objective::Kind::kLargest:
+      return cost.max_size;
+    case Objective::Kind::kSeconds:
+      break;
+  }
+  const SearchNetwork all(Reduce(expression_, false).tensors, expression_.output,
+                          PositiveSizes(expression_));
+  std::vector<int> legs;
+  for (const int index : plan.sliced) {
+    if (all.leg_of(index) >= 0) legs.push_back(all.leg_of(index));
+  }
+  const SearchNetwork slice = all.Without(legs);
+  return Tree(slice, plan.path.pairs).Cost({objective, kInfinity}) * cost.slices;
+}
+
+// Lowers the limit of elements until the plan's peak fits.
+absl::Status Searcher::CheckMemory(const Plan& plan) {
+  if (!options_.memory_bytes.has_value() || options_.planned_bytes == nullptr) {
+    return absl::OkStatus();
+  }
+  TENON_ASSIGN_OR_RETURN(const int64_t bytes, options_.planned_bytes(plan));
+  if (bytes <= *options_.memory_bytes) return absl::OkStatus();
+  const double largest = ComputeCost(expression_, plan.path, plan.sliced).max_size;
+  largest_ = std::min(largest_, largest) / 2;
+  least_over_ = std::min(least_over_, static_cast<double>(bytes));
+  return Error(Reason::kExceedsMemoryBudget,
+               StrCat("the plan with the smallest peak that was found needs ", least_over_,
+                      " bytes, the budget is ", *options_.memory_bytes))
+      .Field("memory_bytes")
+      .Meta("memory_budget_bytes", *options_.memory_bytes)
+      .Meta("needed_bytes", least_over_);
+}
+
+// With the lock held.
+void Searcher::Accept(Candidate candidate) {
+  Random random(options_.seed, ~uint64_t{0});
+  while (true) {
+    FoundPlan found = PlanOf(candidate);
+    const bool fits = !options_.target_elements.has_value() ||
+                      Fits(expression_, found.plan, *options_.target_elements);
+    const absl::Status memory = fits ? CheckMemory(found.plan) : absl::OkStatus();
+    if (fits && memory.ok()) {
+      found.score = ScoreOf(found.plan);
+      best_ = std::move(candidate);
+      if (answer_.has_value() && !(found.score < answer_->score)) return;
+      answer_ = std::move(found);
+      if (on_improvement_ != nullptr) on_improvement_(*answer_);
+      return;
+    }
+    if (!memory.ok()) failed_ = memory;
+    if (fits && memory.code() != absl::StatusCode::kResourceExhausted) return;
+    if (options_.slicing_mode == SlicingMode::kNone || largest_ < 1) return;
+    candidate = SliceOnly(network_, OptionsOfTrials(), candidate, random);
+    if (candidate.score == kInfinity || stop_()) return;
+  }
+}
+
+absl::Status Searcher::OfferInitial() {
+  Candidate initial;
+  initial.pairs = options_.initial->path.pairs;
+  OfferTree(initial);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<FoundPlan> Searcher::Answer(SearchStop stop) {
+  if (cancel_ != nullptr) TENON_RETURN_IF_ERROR(cancel_->Check());
+  if (!answer_.has_value()) {
+    if (!failed_.ok()) return failed_;
+    return Error(Reason::kExceedsMemoryBudget,
+                 StrCat("no slicing that was found brings every step result to at most ", largest_,
+                        " elements"))
+        .Field("target_size")
+        .Meta("target_elements", largest_);
+  }
+  FoundPlan answer = *answer_;
+  answer.trials = trials_;
+  answer.seconds = Seconds();
+  answer.stop = stop;
+  return answer;
+}
+
+}  // namespace
+
+absl::StatusOr<FoundPlan> Search(const Expression& expression, const SearchOptions& options,
+                                 const CancelToken* cancel, const OnImprovement& on_improvement) {
+  TENON_RETURN_IF_ERROR(Check(options));
+  return Searcher(expression, options, cancel, on_improvement).Run();
+}
+
+}  // namespace tenon::planner

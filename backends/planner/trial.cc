@@ -1,0 +1,178 @@
+#include "backends/planner/trial.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/planner/annealing.h"
+#include "backends/planner/random_greedy.h"
+#include "backends/planner/reconfigure.h"
+#include "backends/planner/slicer.h"
+
+namespace tenon::planner {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Temperatures of the logarithm of a local cost: at the first nearly all rotations are accepted
+// that cost a small factor, at the last none that cost a few percent.
+constexpr double kHot = 1, kWarm = 0.3, kCold = 0.05;
+
+bool Uses(const TrialOptions& options, Method method) {
+  return std::find(options.methods.begin(), options.methods.end(), method) != options.methods.end();
+}
+
+StepPrice PriceOf(const TrialOptions& options) { return {options.objective, kInfinity}; }
+
+// Fills in score and size; a score within the limit is finite.
+void Evaluate(const TrialOptions& options, const Tree& slice, Candidate& candidate) {
+  candidate.largest = slice.Largest();
+  candidate.score = kInfinity;
+  if (candidate.largest > options.largest_elements) return;
+  double slices = Slices(slice.network(), candidate.sliced);
+  // The largest result is that of one slice, and more slices don't change it.
+  if (options.objective.kind == Objective::Kind::kLargest) slices = 1;
+  candidate.score = slice.Cost(PriceOf(options)) * slices;
+}
+
+void Note(Method method, Candidate& candidate) {
+  if (std::find(candidate.methods.begin(), candidate.methods.end(), method) ==
+      candidate.methods.end()) {
+    candidate.methods.push_back(method);
+  }
+}
+
+// Improves a tree by the methods that are allowed.
+class Improver {
+ public:
+  Improver(const TrialOptions& options, Random& random, const Stop& stop)
+      : options_(options), random_(random), stop_(stop) {}
+
+  void Improve(double largest_elements, double temperature, int64_t sweeps, Tree& tree,
+               Candidate& candidate) {
+    const StepPrice price{options_.objective, largest_elements};
+    if (Uses(options_, Method::kAnnealing)) {
+      Anneal(price, {temperature, kCold, sweeps}, random_, stop_, tree);
+      Note(Method::kAnnealing, candidate);
+    }
+    if (Uses(options_, Method::kTempering)) {
+      TemperingSchedule schedule{temperature, kCold};
+      schedule.rounds = std::max<int64_t>(2, sweeps / (schedule.replicas * schedule.sweeps));
+      Temper(price, schedule, random_, stop_, tree);
+      Note(Method::kTempering, candidate);
+    }
+    if (Uses(options_, Method::kReconfigure)) {
+      Reconfigure(price, {}, random_, stop_, tree);
+      Note(Method::kReconfigure, candidate);
+    }
+  }
+
+ private:
+  const TrialOptions& options_;
+  Random& random_;
+  const Stop& stop_;
+};
+
+// The best of several choices of slices for a tree; false: none meets the limit.
+bool SliceTree(const TrialOptions& options, const Tree& tree, int attempts, Random& random,
+               Candidate& candidate) {
+  constexpr double kTemperature = 0.1;
+  candidate.score = kInfinity;
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    Candidate other = candidate;
+    other.sliced.clear();
+    const SlicerOptions slicer{options.largest_elements, options.allow_output_slicing,
+                               attempt == 0 ? 0 : kTemperature};
+    if (!ChooseSlices(PriceOf(options), slicer, tree, random, other.sliced)) break;
+    const SearchNetwork slice = tree.network().Without(other.sliced);
+    Evaluate(options, tree.On(slice), other);
+    if (other.score < candidate.score) candidate = std::move(other);
+  }
+  return candidate.score < kInfinity;
+}
+
+// Slices the tree, improves it under the slices, and chooses slices for the improved tree.
+Candidate SliceAndImprove(const TrialOptions& options, Tree tree, Candidate candidate,
+                          Random& random, const Stop& stop) {
+  constexpr int kRounds = 8, kAttempts = 16;
+  const int64_t sweeps = std::max<int64_t>(10, options.sweeps / kRounds);
+  Improver improver(options, random, stop);
+  Candidate best = candidate;
+  best.score = kInfinity;
+  const bool fixed = options.slicing_mode == SlicingMode::kFixedTree;
+  for (int round = 0; round < kRounds; ++round) {
+    if (!SliceTree(options, tree, kAttempts, random, candidate)) break;
+    candidate.slicing_mode = round == 0 ? SlicingMode::kFixedTree : SlicingMode::kDynamic;
+    candidate.pairs = tree.ToPairs();
+    if (candidate.score < best.score) best = candidate;
+    if (fixed || stop()) break;
+    const SearchNetwork slice = tree.network().Without(candidate.sliced);
+    Tree on = tree.On(slice);
+    improver.Improve(options.largest_elements, kWarm, sweeps, on, candidate);
+    Evaluate(options, on, candidate);
+    candidate.slicing_mode = SlicingMode::kDynamic;
+    candidate.pairs = on.ToPairs();
+    tree = on.On(tree.network());
+    if (candidate.score < best.score) best = candidate;
+    if (stop()) break;
+  }
+  return best;
+}
+
+Candidate Start(const SearchNetwork& network, const TrialOptions& options, int64_t trial,
+                Random& random) {
+  Candidate start;
+  GreedyChoice choice;
+  if (trial > 0 && Uses(options, Method::kRandomGreedy)) {
+    choice.weight = random.LogUniform(0.1, 10);
+    choice.temperature = random.LogUniform(0.001, 1);
+    Note(Method::kRandomGreedy, start);
+  } else {
+    Note(Method::kGreedy, start);
+  }
+  start.pairs = RandomGreedy(network, choice, random);
+  return start;
+}
+
+// Improves the tree of `start`, at this temperature unless it is sliced already, and slices it.
+Candidate RunFrom(const SearchNetwork& network, const TrialOptions& options, const Candidate& start,
+                  double temperature, Random& random, const Stop& stop) {
+  Tree tree(network, start.pairs);
+  Candidate candidate = start;
+  if (start.sliced.empty()) {
+    Improver(options, random, stop)
+        .Improve(kInfinity, temperature, options.sweeps, tree, candidate);
+  }
+  candidate.sliced.clear();
+  candidate.pairs = tree.ToPairs();
+  Evaluate(options, tree, candidate);
+  if (candidate.score < kInfinity || options.slicing_mode == SlicingMode::kNone) return candidate;
+  return SliceAndImprove(options, tree, candidate, random, stop);
+}
+
+}  // namespace
+
+Candidate SliceOnly(const SearchNetwork& network, const TrialOptions& options,
+                    const Candidate& start, Random& random) {
+  const Tree tree(network, start.pairs);
+  Candidate candidate = start;
+  candidate.sliced.clear();
+  Evaluate(options, tree, candidate);
+  if (candidate.score == kInfinity) {
+    SliceTree(options, tree, 1, random, candidate);
+    candidate.slicing_mode = SlicingMode::kFixedTree;
+  }
+  return candidate;
+}
+
+Candidate RunTrial(const SearchNetwork& network, const TrialOptions& options, uint64_t seed,
+                   int64_t trial, const Candidate* best, const Stop& stop) {
+  constexpr int64_t kRefine = 2;  // every other trial starts from the best
+  Random random(seed, static_cast<uint64_t>(trial));
+  if (best != nullptr && trial % kRefine == 1) {
+    return RunFrom(network, options, *best, kWarm, random, stop);
+  }
+  const Candidate start = Start(network, options, trial, random);
+  return RunFrom(network, options, start, kHot, random, stop);
+}
+
+}  // namespace tenon::planner
