@@ -12,6 +12,7 @@
 
 #include "backends/core/error.h"
 #include "backends/core/parallel.h"
+#include "backends/planner/reduced_network.h"
 #include "backends/planner/trial.h"
 
 namespace tenon::planner {
@@ -90,21 +91,6 @@ bool Fits(const Expression& expression, const Plan& plan, int64_t limit) {
                      tensors.end(), fits);
 }
 
-// Until networks are simplified.
-struct Reduced {
-  std::vector<std::vector<int>> tensors;
-};
-
-Reduced Reduce(const Expression& expression, bool) {
-  Reduced reduced;
-  for (std::vector<int> tensor : expression.inputs) {
-    std::sort(tensor.begin(), tensor.end());
-    tensor.erase(std::unique(tensor.begin(), tensor.end()), tensor.end());
-    reduced.tensors.push_back(std::move(tensor));
-  }
-  return reduced;
-}
-
 class Searcher {
  public:
   Searcher(const Expression& expression, const SearchOptions& options, const CancelToken* cancel,
@@ -115,8 +101,8 @@ class Searcher {
         on_improvement_(on_improvement),
         start_(Clock::now()),
         stop_(Deadline(options, start_), cancel),
-        reduced_(Reduce(expression, options.simplify)),
-        network_(reduced_.tensors, expression.output, PositiveSizes(expression)) {}
+        reduced_(expression, ReductionOf(options)),
+        network_(reduced_.network()) {}
 
   absl::StatusOr<FoundPlan> Run() {
     if (options_.target_elements.has_value()) {
@@ -147,11 +133,18 @@ class Searcher {
            std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   }
 
-  // An index without values takes part as if it had one.
-  static std::vector<int64_t> PositiveSizes(const Expression& expression) {
-    std::vector<int64_t> sizes = expression.sizes;
-    for (int64_t& size : sizes) size = std::max<int64_t>(size, 1);
-    return sizes;
+  static ReducedNetwork::Options ReductionOf(const SearchOptions& options) {
+    ReducedNetwork::Options reduction;
+    // A path that is given speaks of the operands as they are.
+    reduction.simplify = options.simplify && !options.initial.has_value();
+    const auto& methods = options.methods;
+    reduction.solve_small_parts = methods.empty() || std::find(methods.begin(), methods.end(),
+                                                               Method::kExact) != methods.end();
+    reduction.objective = options.objective;
+    reduction.largest_elements = options.target_elements.has_value()
+                                     ? static_cast<double>(*options.target_elements)
+                                     : kInfinity;
+    return reduction;
   }
 
   TrialOptions OptionsOfTrials() const {
@@ -250,8 +243,8 @@ class Searcher {
   const OnImprovement& on_improvement_;
   const Clock::time_point start_;
   const Stop stop_;
-  const Reduced reduced_;
-  const SearchNetwork network_;
+  const ReducedNetwork reduced_;
+  const SearchNetwork& network_;
 
   std::mutex mutex_;
   double largest_ = kInfinity;  // elements; falls while plans do not fit in memory
@@ -264,7 +257,7 @@ class Searcher {
 
 FoundPlan Searcher::PlanOf(const Candidate& candidate) const {
   FoundPlan found;
-  found.plan.path.pairs = candidate.pairs;
+  found.plan.path = reduced_.PathOf(candidate.pairs);
   for (const int leg : candidate.sliced) found.plan.sliced.push_back(network_.index_of(leg));
   std::sort(found.plan.sliced.begin(), found.plan.sliced.end());
   found.methods = candidate.methods;
@@ -286,8 +279,10 @@ double Searcher::ScoreOf(const Plan& plan) const {
     case Objective::Kind::kSeconds:
       break;
   }
-  const SearchNetwork all(Reduce(expression_, false).tensors, expression_.output,
-                          PositiveSizes(expression_));
+  ReducedNetwork::Options unreduced;
+  unreduced.simplify = false;
+  const ReducedNetwork whole(expression_, unreduced);
+  const SearchNetwork& all = whole.network();
   std::vector<int> legs;
   for (const int index : plan.sliced) {
     if (all.leg_of(index) >= 0) legs.push_back(all.leg_of(index));
