@@ -79,7 +79,8 @@ struct ServerState {
         write_stall_limit(write_stall_limit),
         budget(memory_budget_bytes),
         watchdog(write_stall_limit),
-        executor(concurrent_requests, static_cast<size_t>(max_queued_requests)) {}
+        executor(concurrent_requests, static_cast<size_t>(max_queued_requests)),
+        listing(1, static_cast<size_t>(max_queued_requests)) {}
 
   Limits limits;
   ServiceSettings settings;
@@ -95,7 +96,10 @@ struct ServerState {
   WriteWatchdog watchdog;
   std::shared_ptr<ContentStore> store;    // data sets and tensors by content
   std::shared_ptr<ScratchSpace> scratch;  // null: no temporary files
-  Executor executor;                      // last: its tasks use all of the above
+  // Last: their tasks use all of the above. What looks through folders has a thread of its own,
+  // since it waits for disks; its tasks go on in the executor.
+  Executor executor;
+  Executor listing;
 };
 
 }  // namespace tenon::server

@@ -283,6 +283,78 @@ TEST_F(GatedTest, StopFinishesWhatIsInFlight) {
   EXPECT_EQ(frames[3].summary().scored_count(), 2);
 }
 
+// A data set that a call keeps is in use until the client knows that the call is over.
+TEST_F(GatedTest, WhatACallKeepsCantBeDeletedBeforeItsEnd) {
+  Gate::Close();
+  v1::MeasureHeader header = GatedHeader(1);
+  header.mutable_dataset_input()->set_keep(true);
+  MeasureClient client(&server_);
+  ASSERT_TRUE(client.Send(header));
+  client.Send(Frame(InlineProjection(0, MakeMatrix(kRows, 2, 1))));
+  Gate::AwaitInside(1);
+  const auto stored = server_.state().store->List(ContentStore::Kind::kDataset);
+  ASSERT_EQ(stored.size(), 1u);
+  const auto remove = [&] {
+    v1::DeleteDatasetRequest request;
+    v1::DeleteDatasetResponse response;
+    request.set_name(stored[0].handle);
+    grpc::ClientContext context;
+    return Summary(server_.datasets().DeleteDataset(&context, request, &response));
+  };
+  EXPECT_EQ(stored[0].active_uses, 1);
+  EXPECT_EQ(remove(), "FAILED_PRECONDITION IN_USE name");
+  Gate::Open();
+  const auto frames = client.ReadAll();
+  EXPECT_EQ(frames.back().summary().dataset_handle(), stored[0].handle);
+  EXPECT_EQ(remove(), "OK");
+  EXPECT_EQ(Summary(client.Finish()), "OK");
+  EXPECT_TRUE(server_.AllReleased());
+}
+
+// A projection that is wider than planned takes what it needs more, not a plan's whole peak.
+TEST_F(GatedTest, AWideProjectionTakesItsOwnBytesMore) {
+  constexpr int64_t kMany = 400, kWide = 40;
+  Gate::Close();
+  v1::MeasureHeader header = Header(MakeMatrix(kMany, 4, 1), {"tnc", "kl_div", "stress"}, 5);
+  header.mutable_execution()->set_provider("gated");
+  header.mutable_execution()->set_in_flight(4);
+  header.mutable_dataset_input()->clear_inline_data();
+  MeasureClient client(&server_);
+  ASSERT_TRUE(client.Send(header));
+  const v1::MeasureAccepted accepted = client.Read().accepted();
+  client.Send(DatasetChunk(0, MakeMatrix(kMany, 4, 1).bytes()));
+  client.Send(Frame(InlineProjection(0, MakeMatrix(kMany, 2, 1))));
+  Gate::AwaitInside(1);
+  const int64_t before = server_.state().budget.reserved_bytes();
+  client.Stop();
+  Gate::Open();
+  client.ReadRest();
+  EXPECT_EQ(Summary(client.Finish()), "OK");
+  ASSERT_TRUE(server_.AllReleased());
+
+  Gate::Close();
+  MeasureClient wide(&server_);
+  ASSERT_TRUE(wide.Send(header));
+  ASSERT_TRUE(wide.Read().has_accepted());
+  wide.Send(DatasetChunk(0, MakeMatrix(kMany, 4, 1).bytes()));
+  v1::Projection projection;
+  SetSpec(kMany, kWide, projection.mutable_spec());
+  const std::string bytes = MakeMatrix(kMany, kWide, 1).bytes();
+  wide.Send(Frame(projection));
+  wide.Send(ProjectionChunk(0, 0, bytes));
+  Gate::AwaitInside(1);
+  const int64_t extra = server_.state().budget.reserved_bytes() - before;
+  const auto more = static_cast<int64_t>(bytes.size());
+  EXPECT_GT(extra, 0);
+  // As it came, widened, and transposed by the provider's blocks at most.
+  EXPECT_LE(extra, 3 * more) << accepted.DebugString();
+  Gate::Open();
+  wide.HalfClose();
+  const auto frames = wide.ReadRest();
+  EXPECT_TRUE(frames[0].has_scores()) << frames[0].DebugString();
+  EXPECT_EQ(Summary(wide.Finish()), "OK");
+}
+
 TEST_F(GatedTest, CancelReleasesEverything) {
   Gate::Close();
   {
@@ -514,6 +586,64 @@ TEST(SingleTest, ASmallCallIsOneFrameAndLargerOnesAreNot) {
   EXPECT_TRUE(frames[0].has_accepted());
   EXPECT_EQ(frames[3].item_error().index(), 2);
   EXPECT_TRUE(frames[6].has_summary());
+}
+
+// What is wrong with one projection in the header spoils neither the plan nor the others.
+TEST(SingleTest, ABadFirstProjectionIsAnErrorInItsPlace) {
+  TestServer server;
+  v1::MeasureHeader header = PlainHeader();
+  auto* projections = header.mutable_inline_projections();
+  for (int i = 0; i < 3; ++i) {
+    *projections->add_projections() = InlineProjection(i, MakeMatrix(kRows, 3, 1));
+  }
+  // Were it planned for, no budget would hold it.
+  projections->mutable_projections(0)->mutable_spec()->set_shape(1, 4'000'000);
+  projections->mutable_projections(1)->mutable_spec()->set_shape(0, int64_t{1} << 40);
+  MeasureClient client(&server);
+  client.Send(header);
+  const auto frames = client.ReadRest();
+  EXPECT_EQ(Summary(client.Finish()), "OK");
+  ASSERT_EQ(frames.size(), 1u);
+  ASSERT_EQ(frames[0].single().items_size(), 3);
+  EXPECT_TRUE(frames[0].single().items(0).has_error());
+  EXPECT_TRUE(frames[0].single().items(1).has_error());
+  EXPECT_TRUE(frames[0].single().items(2).has_scores());
+}
+
+// Messages grow with the measures and not with their square, and together they fit as well.
+TEST(SingleTest, ManySigmasFitInWhatAClientTakes) {
+  TestServer server;
+  constexpr int kSpecs = 1000, kFew = 8;
+  v1::MeasureHeader header = Header(MakeMatrix(kFew, 3, 1), {});
+  for (int i = 0; i < kSpecs; ++i) {
+    v1::MeasureSpec* spec = header.add_specs();
+    spec->set_id("kl_divergence");
+    spec->mutable_kl_divergence()->set_sigma(0.1 + 0.001 * i);
+  }
+  *header.mutable_inline_projections()->add_projections() =
+      InlineProjection(0, MakeMatrix(kFew, 2, 1));
+  const auto run = [&] {
+    MeasureClient client(&server);
+    client.Send(header);
+    auto frames = client.ReadRest();
+    EXPECT_EQ(Summary(client.Finish()), "OK");
+    return frames;
+  };
+  const auto one = run();
+  ASSERT_EQ(one.size(), 1u);
+  const v1::MeasureSingle& single = one[0].single();
+  EXPECT_EQ(single.items(0).scores().specs_size(), kSpecs);
+  // A limit that the answers keep to by themselves, but not with the summary, whose size is known
+  // only in the end.
+  const auto summary = static_cast<int64_t>(single.summary().ByteSizeLong());
+  server.state().limits.max_message_bytes = static_cast<int64_t>(single.ByteSizeLong()) - 1000;
+  ASSERT_GT(summary, (int64_t{256} << 10) + 2000);
+  const auto frames = run();
+  ASSERT_EQ(frames.size(), 3u);
+  EXPECT_TRUE(frames[0].has_accepted());
+  EXPECT_TRUE(frames[1].has_scores());
+  EXPECT_TRUE(frames[2].has_summary());
+  EXPECT_TRUE(server.AllReleased());
 }
 
 TEST(SingleTest, AnAnswerTooLargeForOneMessageComesInTheLongForm) {
