@@ -62,14 +62,6 @@ v1::BatchLimit WireBatchLimit(const std::string& limit) {
   return v1::BATCH_LIMIT_NO_BATCHABLE_RESOURCE;
 }
 
-int64_t WarmBytes(const Session& session) {
-  int64_t bytes = 0;
-  for (const EngineResource& resource : session.planned_original()) {
-    if (resource.reused) bytes += resource.bytes;
-  }
-  return bytes;
-}
-
 void WriteMemoryPlan(int64_t input, bool cut, const Limits& limits, MeasureCall* call) {
   const Session& session = *call->session;
   v1::MeasureMemoryPlan& memory = call->memory;
@@ -80,7 +72,7 @@ void WriteMemoryPlan(int64_t input, bool cut, const Limits& limits, MeasureCall*
   memory.set_batch_size(session.batch_size());
   memory.set_batch_limit(WireBatchLimit(session.batch_limit()));
   memory.set_input_bytes(input);
-  call->warm_bytes = WarmBytes(session);
+  call->warm_bytes = session.warm_bytes();
   memory.set_original_bytes(session.original_bytes() + call->warm_bytes);
   const int64_t rest = session.planned_peak_bytes() - session.original_bytes();
   memory.set_per_projection_bytes(rest / width + call->projection_buffer_bytes);
@@ -111,11 +103,12 @@ absl::Status Plan(int64_t budget, const Limits& limits, MeasureCall* call) {
     if (!session.ok()) return BudgetError(session.status(), *call, budget, besides);
     call->session = *std::move(session);
     const int width = call->session->in_flight();
-    const int64_t total = input + WarmBytes(*call->session) + call->session->planned_peak_bytes() +
+    const int64_t total = input + call->session->warm_bytes() +
+                          call->session->planned_peak_bytes() +
                           width * call->projection_buffer_bytes;
     if (total <= budget) break;
-    if (WarmBytes(*call->session) > warm) {
-      warm = WarmBytes(*call->session);
+    if (call->session->warm_bytes() > warm) {
+      warm = call->session->warm_bytes();
     } else if (width > 1) {
       call->options.in_flight = width - 1;
       cut = true;

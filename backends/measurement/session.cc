@@ -132,6 +132,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Plan(const std::vector<RawSpec
     TENON_RETURN_IF_ERROR(CheckPrecomputed(impl->specs, options));
     impl->providers = {std::move(provider), std::move(fallback)};
     TENON_ASSIGN_OR_RETURN(impl->plan, PlanSession(impl->specs, options, impl->providers));
+    impl->consumers = Consumers(impl->specs);
     impl->options = options;
     return std::unique_ptr<Session>(new Session(std::move(impl)));
   } catch (const std::bad_alloc&) {
@@ -164,6 +165,11 @@ absl::StatusOr<int64_t> Session::projection_bytes(int64_t columns) const {
   return ProjectionPeak(columns, impl_->specs, impl_->options, impl_->plan, impl_->providers);
 }
 int64_t Session::original_bytes() const { return impl_->plan.Original(); }
+int64_t Session::warm_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& kept : impl_->plan.warm) bytes += kept->resource.bytes;
+  return bytes;
+}
 int64_t Session::planned_temporary_bytes() const {
   return impl_->plan.projection_temporary * impl_->plan.in_flight;
 }

@@ -118,6 +118,7 @@ class Session {
   // Measure.
   absl::StatusOr<int64_t> projection_bytes(int64_t columns) const;
   int64_t original_bytes() const;           // kept for the original side
+  int64_t warm_bytes() const;               // of what was there already, beside original_bytes()
   int64_t planned_temporary_bytes() const;  // files of all projections in flight
   int in_flight() const;                    // projections at once
   // What limited it: "requested", "memory", "threads", "temporary".

@@ -50,7 +50,7 @@ RunInfo::Resource Session::Impl::Describe(const ResourceKey& key) const {
   if (key.kind == TENON_RESOURCE_DENSITY) entry.parameter = key.parameter;
   const auto bytes = ResourceBytes(key, options.rows);
   entry.bytes = bytes.ok() ? *bytes : 0;
-  entry.consumers = ConsumersOf(specs, key);
+  entry.consumers = consumers.Of(key);
   if (key.kind == TENON_RESOURCE_PAIR_ORDER || key.kind == TENON_RESOURCE_ORDERED_PAIR_STATISTICS) {
     entry.pair_strategy = plan.is_external ? "external" : "memory";
   }

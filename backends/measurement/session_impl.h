@@ -50,6 +50,7 @@ struct Session::Impl {
   std::vector<int32_t> classes;
   SessionProviders providers;
   SessionPlan plan;
+  Consumers consumers;
 
   bool bound = false;
   Tensor original;
