@@ -1,6 +1,5 @@
 // The workers' and the delivery's side of a measurement.
 
-#include <algorithm>
 #include <utility>
 
 #include "backends/core/error.h"
@@ -14,8 +13,6 @@ namespace {
 
 // Room for the summary beside the answers of a single frame, as a rule.
 constexpr int64_t kSummaryBytes = int64_t{256} << 10;
-// What a client takes that was not told otherwise, less the frame around it.
-constexpr int64_t kClientMessageBytes = (int64_t{4} << 20) - (int64_t{1} << 10);
 
 // Whether an error ends the stream, instead of standing in the place of one projection.
 bool EndsStream(const absl::Status& status) {
@@ -307,15 +304,11 @@ void MeasurementStream::Answer(ProjectionAnswer answer) {
   }
   single_bytes_ += static_cast<int64_t>(answer.item.ByteSizeLong()) + 16;
   single_->add_items()->Swap(&answer.item);
-  if (single_bytes_ + kSummaryBytes > SingleLimit()) {
+  if (single_bytes_ + kSummaryBytes > server_->limits.answer_bytes()) {
     LeaveSingle(true);
   } else {
     AnswerWritten();
   }
-}
-
-int64_t MeasurementStream::SingleLimit() const {
-  return std::min(kClientMessageBytes, server_->limits.max_message_bytes);
 }
 
 void MeasurementStream::LeaveSingle(bool last_holds_place) {
@@ -376,7 +369,7 @@ void MeasurementStream::FinishIfDone() {
   if (single_ != nullptr) {
     write_summary(single_->mutable_summary());
     const auto bytes = single_bytes_ + static_cast<int64_t>(single_->summary().ByteSizeLong());
-    if (bytes > SingleLimit()) LeaveSingle(false);
+    if (bytes > server_->limits.answer_bytes()) LeaveSingle(false);
   }
   FinishWith([this, write_summary](v1::MeasureResponse* response) {
     if (single_ != nullptr) {

@@ -269,10 +269,13 @@ measurement::PairOrdering PairOrderingOf(v1::PairOrderStrategy strategy) {
   return measurement::PairOrdering::kAuto;
 }
 
-// Of the first projection in the header whose bytes are there; a bad one is an error in its place,
+// Of the first projection in the header whose bytes are there; bad ones are errors in their places,
 // later, and must not spoil the plan.
 int64_t PlannedColumns(const MeasureCall& call, const Limits& limits) {
-  for (const auto& projection : call.header.inline_projections().projections()) {
+  constexpr int kLookedAt = 100;
+  const auto& projections = call.header.inline_projections().projections();
+  for (int i = 0; i < std::min(kLookedAt, projections.size()); ++i) {
+    const v1::Projection& projection = projections[i];
     const auto spec = ReadMatrixSpec(projection.spec(), "projection.spec", limits);
     if (!spec.ok() || spec->shape[0] != call.rows()) continue;
     const auto bytes = CheckedByteCount(*spec);

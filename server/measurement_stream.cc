@@ -144,7 +144,8 @@ absl::Status MeasurementStream::Admit(v1::MeasureHeader header) {
     const std::chrono::duration<double> left = *deadline - std::chrono::steady_clock::now();
     accepted->mutable_granted()->set_deadline_seconds(std::max(0.0, left.count()));
   }
-  if (single_ != nullptr) single_bytes_ = static_cast<int64_t>(accepted->ByteSizeLong());
+  single_bytes_ = static_cast<int64_t>(accepted->ByteSizeLong());
+  TENON_RETURN_IF_ERROR(CheckAnswerSize(single_bytes_, server_->limits));
   tally_.Accepted();
   TENON_RETURN_IF_ERROR(server_->executor.Submit(StartTask()));
   if (single_ == nullptr) SendFrame(std::move(response));

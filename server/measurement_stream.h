@@ -111,7 +111,6 @@ class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::Measur
   // The answer does not fit in one message. `last_holds_place`: that of the latest item was not
   // given up yet.
   void LeaveSingle(bool last_holds_place);
-  int64_t SingleLimit() const;
   void SourceEnded(bool complete);
   void FinishIfDone();
   void SendProgress();

@@ -3,6 +3,7 @@
 #ifndef TENON_SERVER_STATE_H_
 #define TENON_SERVER_STATE_H_
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -37,6 +38,11 @@ struct Limits {
   int64_t max_specs = 1000;       // measures of one request
   int64_t max_in_flight = 64;     // projections
   int64_t max_threads = 0;        // per request; set at start
+
+  // Of an answer: what a client takes that was not told otherwise, less the frame around it.
+  int64_t answer_bytes() const {
+    return std::min(max_message_bytes, (int64_t{4} << 20) - (int64_t{1} << 10));
+  }
 };
 
 // The providers of a server: each one warm, or with the reason why not. Thread-safe.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/server/measurement_test_server.h"
@@ -104,6 +105,31 @@ TEST(SingleTest, ManySigmasFitInWhatAClientTakes) {
   EXPECT_TRUE(frames[0].has_accepted());
   EXPECT_TRUE(frames[1].has_scores());
   EXPECT_TRUE(frames[2].has_summary());
+  EXPECT_TRUE(server.AllReleased());
+}
+
+TEST(AnswerSizeTest, WhatNoMessageHoldsIsRefusedWhereItIsKnown) {
+  TestServer server;
+  v1::MeasureHeader header = PlainHeader();
+  const v1::MeasureRequest projection = Frame(InlineProjection(0, MakeMatrix(kRows, 2, 1)));
+  const auto run = [&](int64_t limit) {
+    server.state().limits.max_message_bytes = limit;
+    MeasureClient client(&server);
+    client.Send(header);
+    client.Send(projection);
+    auto frames = client.ReadAll();
+    return std::make_pair(std::move(frames), Summary(client.Finish()));
+  };
+  const std::string refusal = "FAILED_PRECONDITION EXCEEDS_SERVER_LIMIT header.specs";
+  const auto [frames, status] = run(int64_t{4} << 20);
+  ASSERT_EQ(frames.size(), 3u);
+  EXPECT_EQ(run(100).second, refusal);
+  // Scores with local arrays grow beyond what was accepted.
+  header.set_return_local(true);
+  const auto [bad, ended] = run(static_cast<int64_t>(frames[0].ByteSizeLong()) + 100);
+  EXPECT_EQ(ended, "OK");
+  ASSERT_EQ(bad.size(), 3u);
+  EXPECT_EQ(Summary(bad[1].item_error().error()), refusal);
   EXPECT_TRUE(server.AllReleased());
 }
 
