@@ -36,30 +36,44 @@ absl::Status CheckExpected(const std::string& expected, const std::string& actua
       .Meta("actual_sha256", actual);
 }
 
-}  // namespace
-
-std::string ContentSha256(const Tensor& tensor) {
+absl::StatusOr<std::string> HashContent(const Tensor& tensor, const CancelToken* cancel) {
+  constexpr size_t kPieceBytes = size_t{4} << 20;
   Sha256Hasher hasher;
   hasher.Update(StrCat(kHashFormat, "\n", DTypeName(tensor.spec.dtype), "\n",
                        absl::StrJoin(tensor.spec.shape, ","), "\n"));
-  hasher.Update({tensor.buffer.as<char>(), static_cast<size_t>(tensor.buffer.size_bytes())});
+  std::string_view left = {tensor.buffer.as<char>(),
+                           static_cast<size_t>(tensor.buffer.size_bytes())};
+  while (!left.empty()) {
+    if (cancel != nullptr) TENON_RETURN_IF_ERROR(cancel->Check());
+    hasher.Update(left.substr(0, kPieceBytes));
+    left.remove_prefix(std::min(left.size(), kPieceBytes));
+  }
   const auto digest = hasher.Finish();
   return HexDigits(digest.data(), digest.size());
+}
+
+}  // namespace
+
+std::string ContentSha256(const Tensor& tensor) { return *HashContent(tensor, nullptr); }
+
+int64_t ContentStore::Entry::resource_bytes() const {
+  return content->original_side == nullptr ? 0 : content->original_side->bytes();
 }
 
 absl::StatusOr<std::shared_ptr<const StoredContent>> ContentStore::Put(Kind kind, Tensor tensor,
                                                                        PutOptions options,
                                                                        bool* created) {
-  const std::string sha256 = ContentSha256(tensor);
+  TENON_ASSIGN_OR_RETURN(const std::string sha256, HashContent(tensor, options.cancel));
   TENON_RETURN_IF_ERROR(CheckExpected(options.expected_sha256, sha256));
   auto content = std::make_shared<StoredContent>();
   content->handle = StrCat(Prefix(kind), sha256);
   content->display_name = std::move(options.display_name);
   content->tensor = std::move(tensor);
   content->reservation = std::move(options.reservation);
-  if (content->reservation.bytes() == 0) {  // before the lock: it may evict from this store
-    TENON_ASSIGN_OR_RETURN(content->reservation,
-                           budget_->Reserve(content->tensor.buffer.size_bytes()));
+  const int64_t bytes = EntryBytes(content->tensor.buffer.size_bytes());
+  if (content->reservation.bytes() < bytes) {  // before the lock: it may evict from this store
+    content->reservation.Release();
+    TENON_ASSIGN_OR_RETURN(content->reservation, budget_->Reserve(bytes));
   }
 
   std::lock_guard lock(mutex_);
@@ -67,28 +81,41 @@ absl::StatusOr<std::shared_ptr<const StoredContent>> ContentStore::Put(Kind kind
   const TimePoint now = now_();
   auto entry = entries_.find(content->handle);
   *created = entry == entries_.end();
+  Schedule::node_type place;
   if (*created) {
+    Schedule fresh;  // so that nothing is half there if memory runs out
+    fresh.emplace(now, entries_.end());
     content->created = now;
     if (kind == Kind::kDataset) {
       content->original_side =
           options.original_side != nullptr ? std::move(options.original_side) : MakeOriginalSide();
     }
+    auto last_used = std::make_shared<std::atomic<TimePoint>>(now);
     const std::string handle = content->handle;
-    entry =
-        entries_.emplace(handle, Entry{.content = std::move(content), .ttl = {}, .last_used = now})
-            .first;
+    entry = entries_.emplace(handle, Entry{std::move(content), std::move(last_used), {}, {}}).first;
+    bytes_ += entry->second.bytes();
+    place = fresh.extract(fresh.begin());
+  } else {
+    entry->second.last_used->store(now);
+    place = schedule_.extract(entry->second.scheduled);
   }
   entry->second.ttl = TimeToLive(options.ttl, default_ttl_);
-  entry->second.last_used = now;
-  return entry->second.content;
+  SetPlace(std::move(place), now + entry->second.ttl, entry);
+  return Share(entry->second);
 }
 
 absl::StatusOr<std::shared_ptr<const StoredContent>> ContentStore::Get(Kind kind,
                                                                        const std::string& handle) {
   std::lock_guard lock(mutex_);
   TENON_ASSIGN_OR_RETURN(const auto entry, Find(kind, handle));
-  entry->second.last_used = now_();
-  return entry->second.content;
+  entry->second.last_used->store(now_());
+  return Share(entry->second);
+}
+
+std::shared_ptr<const StoredContent> ContentStore::Share(const Entry& entry) {
+  // Without the store, which it may outlive; the content counts as in use until the time is set.
+  return {entry.content.get(), [content = entry.content, last_used = entry.last_used,
+                                now = now_](const StoredContent*) { last_used->store(now()); }};
 }
 
 absl::StatusOr<ContentStore::Description> ContentStore::Describe(Kind kind,
@@ -101,13 +128,27 @@ absl::StatusOr<ContentStore::Description> ContentStore::Describe(Kind kind,
   return description;
 }
 
-absl::Status ContentStore::Delete(Kind kind, const std::string& handle) {
-  Entry last;  // released after the lock: freeing a large tensor takes its time
+absl::StatusOr<int64_t> ContentStore::Delete(Kind kind, const std::string& handle) {
+  std::shared_ptr<const StoredContent> last;
   std::lock_guard lock(mutex_);
   TENON_ASSIGN_OR_RETURN(const auto entry, Find(kind, handle));
-  last = std::move(entry->second);
+  if (entry->second.in_use()) {
+    const int64_t uses = Describe(entry->second).active_uses;
+    return Error(Reason::kInUse, StrCat(handle, " is in use by ", uses, " calls"))
+        .Field("handle")
+        .Meta("active_calls", uses);
+  }
+  const int64_t freed = entry->second.bytes() + entry->second.resource_bytes();
+  last = Remove(entry);
+  return freed;
+}
+
+std::shared_ptr<const StoredContent> ContentStore::Remove(Entries::iterator entry) {
+  auto content = std::move(entry->second.content);
+  bytes_ -= content->tensor.buffer.size_bytes();
+  schedule_.erase(entry->second.scheduled);
   entries_.erase(entry);
-  return absl::OkStatus();
+  return content;
 }
 
 std::vector<ContentStore::Description> ContentStore::List(Kind kind) {
@@ -149,9 +190,8 @@ int64_t ContentStore::EvictResources(int64_t bytes) {
   {
     std::lock_guard lock(mutex_);
     for (const auto& [handle, entry] : entries_) {
-      const auto& side = entry.content->original_side;
-      if (side == nullptr || side->bytes() == 0) continue;
-      candidates.push_back({entry.content.use_count() > 1, entry.last_used, side});
+      if (entry.resource_bytes() == 0) continue;
+      candidates.push_back({entry.in_use(), *entry.last_used, entry.content->original_side});
     }
   }
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
@@ -168,58 +208,77 @@ int64_t ContentStore::EvictResources(int64_t bytes) {
 void ContentStore::Evict(int64_t bytes) {
   bytes -= EvictResources(bytes);
   if (bytes <= 0) return;
-  std::vector<Entry> evicted;  // released after the lock
+  std::vector<std::shared_ptr<const StoredContent>> evicted;  // released after the lock
   std::lock_guard lock(mutex_);
   DropExpired();
-  std::vector<Entries::iterator> unused;
+  std::vector<std::pair<TimePoint, Entries::iterator>> unused;
   for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
-    if (entry->second.content.use_count() == 1) unused.push_back(entry);
+    if (!entry->second.in_use()) unused.emplace_back(*entry->second.last_used, entry);
   }
   std::sort(unused.begin(), unused.end(),
-            [](const auto& a, const auto& b) { return a->second.last_used < b->second.last_used; });
-  for (const Entries::iterator entry : unused) {
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [last_used, entry] : unused) {
     if (bytes <= 0) return;
     bytes -= entry->second.content->reservation.bytes();
-    evicted.push_back(std::move(entry->second));
-    entries_.erase(entry);
+    evicted.push_back(Remove(entry));
   }
 }
 
 int64_t ContentStore::bytes() {
   std::lock_guard lock(mutex_);
   DropExpired();
-  int64_t bytes = 0;
-  for (const auto& [handle, entry] : entries_) bytes += entry.content->tensor.buffer.size_bytes();
-  return bytes;
+  return bytes_;
+}
+
+int64_t ContentStore::reserved_bytes() {
+  std::lock_guard lock(mutex_);
+  DropExpired();
+  return bytes_ + static_cast<int64_t>(entries_.size()) * kEntryBytes;
 }
 
 int64_t ContentStore::resource_bytes() {
   std::lock_guard lock(mutex_);
   DropExpired();
   int64_t bytes = 0;
-  for (const auto& [handle, entry] : entries_) {
-    if (entry.content->original_side != nullptr) bytes += entry.content->original_side->bytes();
-  }
+  for (const auto& [handle, entry] : entries_) bytes += entry.resource_bytes();
   return bytes;
 }
 
 ContentStore::Description ContentStore::Describe(const Entry& entry) {
   const StoredContent& content = *entry.content;
+  const TimePoint last_used = *entry.last_used;
   return {.handle = content.handle,
           .display_name = content.display_name,
           .spec = content.tensor.spec,
-          .size_bytes = content.tensor.buffer.size_bytes(),
+          .size_bytes = entry.bytes(),
           .created = content.created,
-          .last_used = entry.last_used,
-          .expires = entry.last_used + entry.ttl,
+          .last_used = last_used,
+          .expires = last_used + entry.ttl,
           .active_uses = entry.content.use_count() - 1,
-          .resource_bytes = content.original_side == nullptr ? 0 : content.original_side->bytes()};
+          .resource_bytes = entry.resource_bytes()};
 }
 
 void ContentStore::DropExpired() {
   const TimePoint now = now_();
-  std::erase_if(entries_,
-                [now](const auto& item) { return item.second.last_used + item.second.ttl <= now; });
+  while (!schedule_.empty() && schedule_.begin()->first <= now) {
+    const auto found = schedule_.begin()->second;
+    Entry& entry = found->second;
+    // In this order: a use that ends between the two has set its time.
+    const bool in_use = entry.in_use();
+    const TimePoint expires = (in_use ? now : entry.last_used->load()) + entry.ttl;
+    if (!in_use && expires <= now) {
+      Remove(found);
+      continue;
+    }
+    SetPlace(schedule_.extract(entry.scheduled), std::max(expires, now + TimePoint::duration(1)),
+             found);
+  }
+}
+
+void ContentStore::SetPlace(Schedule::node_type place, TimePoint time, Entries::iterator entry) {
+  place.key() = time;
+  place.mapped() = entry;
+  entry->second.scheduled = schedule_.insert(std::move(place));
 }
 
 absl::StatusOr<ContentStore::Entries::iterator> ContentStore::Find(Kind kind,

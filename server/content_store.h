@@ -3,9 +3,12 @@
 #ifndef TENON_SERVER_CONTENT_STORE_H_
 #define TENON_SERVER_CONTENT_STORE_H_
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,20 +18,20 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "backends/core/cancel.h"
 #include "backends/core/tensor.h"
 #include "backends/measurement/original_side.h"
 #include "server/admission.h"
 
 namespace tenon::server {
 
-// Immutable once stored; shared with the requests that use it, which may outlive its place in the
-// store.
+// Immutable once stored; shared with the requests that use it.
 struct StoredContent {
   std::string handle;  // "datasets/<sha256>" or "tensors/<sha256>"
   std::string display_name;
   Tensor tensor;
   std::chrono::system_clock::time_point created;
-  Reservation reservation;  // its bytes, out of the server's budget
+  Reservation reservation;  // its bytes and those of its place, out of the server's budget
   // What measurements built from a data set, for further ones; accounts for its own bytes. Null
   // for tensors.
   std::shared_ptr<measurement::OriginalSide> original_side;
@@ -37,10 +40,19 @@ struct StoredContent {
 // The content hash of dataset.proto, 64 hexadecimal digits in lower case.
 std::string ContentSha256(const Tensor& tensor);
 
-// Thread-safe. Content expires; expired entries are dropped when the store is next used.
+// Thread-safe. Content expires when it has not been used for its time to live; expired entries are
+// dropped when the store is next used. What is in use stays: it neither expires, nor is it evicted
+// or deleted.
 class ContentStore {
  public:
   using TimePoint = std::chrono::system_clock::time_point;
+  // What an entry takes beside its content: names, places in indices. Reserved for each, so that
+  // the budget bounds the number of tiny ones too.
+  static constexpr int64_t kEntryBytes = 2048;
+  // What content of so many bytes takes in all.
+  static constexpr int64_t EntryBytes(int64_t content_bytes) {
+    return std::min(content_bytes, std::numeric_limits<int64_t>::max() - kEntryBytes) + kEntryBytes;
+  }
   // A longer time to live is cut to this one.
   static constexpr std::chrono::seconds kMaxTtl = std::chrono::hours(24 * 30);
 
@@ -55,7 +67,9 @@ class ContentStore {
     std::string display_name{};
     std::optional<std::chrono::duration<double>> ttl{};  // the store's default when absent
     std::string expected_sha256{};                       // checked unless empty
-    Reservation reservation{};  // of the tensor's bytes, if there is one already
+    // Of EntryBytes of the tensor's, if there is one already.
+    Reservation reservation{};
+    const CancelToken* cancel = nullptr;  // ends the hashing
     // Built from this data set already, by MakeOriginalSide. New content keeps it.
     std::shared_ptr<measurement::OriginalSide> original_side{};
   };
@@ -65,7 +79,7 @@ class ContentStore {
     TensorSpec spec;
     int64_t size_bytes = 0;
     TimePoint created, last_used, expires;
-    int64_t active_uses = 0;     // shares that Put and Get gave out and that still live
+    int64_t active_uses = 0;     // calls of Put and Get whose shares still live
     int64_t resource_bytes = 0;  // of what was built from it
     // The same one by one; holds a share of it. Only from Describe.
     std::vector<std::shared_ptr<const measurement::OriginalSide::Kept>> resources{};
@@ -73,24 +87,27 @@ class ContentStore {
 
   // Stores the tensor without a copy. The same content again returns the entry there is, with its
   // time to live started anew; `*created` tells which. Hashes all bytes: not for gRPC's threads.
-  // CHECKSUM_MISMATCH with field "expected_sha256"; without a reservation also the errors of
-  // MemoryBudget::Reserve.
+  // CHECKSUM_MISMATCH with field "expected_sha256"; the token's; without a reservation also the
+  // errors of MemoryBudget::Reserve.
   absl::StatusOr<std::shared_ptr<const StoredContent>> Put(Kind kind, Tensor tensor,
                                                            PutOptions options, bool* created);
-  // Starts the time to live anew. NOT_FOUND with field "handle" when it is unknown, expired, or of
-  // another kind.
+  // The time to live starts anew now, and again when the last copy of the share goes. NOT_FOUND
+  // with field "handle" when it is unknown, expired, or of another kind.
   absl::StatusOr<std::shared_ptr<const StoredContent>> Get(Kind kind, const std::string& handle);
   // Without using it; errors as Get.
   absl::StatusOr<Description> Describe(Kind kind, const std::string& handle);
-  // Errors as Get. Requests that use the content keep it, and its bytes reserved, until they end.
-  absl::Status Delete(Kind kind, const std::string& handle);
+  // The bytes of the content and of what was built from it. Errors as Get; IN_USE with field
+  // "handle" and metadata active_calls.
+  absl::StatusOr<int64_t> Delete(Kind kind, const std::string& handle);
   // All of a kind: the most recently used first, equally recent ones by handle.
   std::vector<Description> List(Kind kind);
   // Drops what was built from data sets (those that no call works on first), then content that
   // nobody uses, each the least recently used first, until `bytes` are free or none is left.
   void Evict(int64_t bytes);
-  // Of everything stored.
+  // Of all contents.
   int64_t bytes();
+  // The same with kEntryBytes for each.
+  int64_t reserved_bytes();
   // Of what was built from data sets.
   int64_t resource_bytes();
   // For a data set that is not stored yet. What is kept there is reserved from the server's budget;
@@ -98,19 +115,31 @@ class ContentStore {
   std::shared_ptr<measurement::OriginalSide> MakeOriginalSide();
 
  private:
+  struct Entry;
+  using Entries = std::map<std::string, Entry>;
+  // By a time at which the entry can't have expired yet: it may have been used since.
+  using Schedule = std::multimap<TimePoint, Entries::iterator>;
   struct Entry {
     std::shared_ptr<const StoredContent> content;
+    std::shared_ptr<std::atomic<TimePoint>> last_used;  // shares outlive the entry
     std::chrono::system_clock::duration ttl;
-    TimePoint last_used;
+    Schedule::iterator scheduled;
+
+    bool in_use() const { return content.use_count() > 1; }
+    int64_t bytes() const { return content->tensor.buffer.size_bytes(); }
+    int64_t resource_bytes() const;
   };
-  using Entries = std::map<std::string, Entry>;
 
   static Description Describe(const Entry& entry);
   // Drops what was built from data sets; the bytes that became free, `bytes` or fewer.
   int64_t EvictResources(int64_t bytes);
   std::shared_ptr<void> Lend(int64_t bytes);
   // The rest with mutex_ held.
+  std::shared_ptr<const StoredContent> Share(const Entry& entry);
+  // To be released without the lock: freeing a large tensor takes its time.
+  std::shared_ptr<const StoredContent> Remove(Entries::iterator entry);
   void DropExpired();
+  void SetPlace(Schedule::node_type place, TimePoint time, Entries::iterator entry);
   absl::StatusOr<Entries::iterator> Find(Kind kind, const std::string& handle);
 
   MemoryBudget* const budget_;
@@ -118,6 +147,8 @@ class ContentStore {
   const std::function<TimePoint()> now_;
   std::mutex mutex_;
   Entries entries_;
+  Schedule schedule_;  // one for each entry
+  int64_t bytes_ = 0;  // of all contents
 };
 
 }  // namespace tenon::server

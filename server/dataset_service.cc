@@ -22,10 +22,17 @@ using Description = ContentStore::Description;
 
 constexpr int32_t kDefaultPageSize = 100;
 constexpr int32_t kMaxPageSize = 1000;
+constexpr size_t kMaxPageBytes = size_t{2} << 20;  // clients take 4 MiB; a page may be shorter
 constexpr char kTokenFormat[] = "v1";
 
 int64_t Ticks(std::chrono::system_clock::time_point time) {
   return time.time_since_epoch().count();
+}
+
+// At most, on the wire.
+size_t EntryBytes(const Description& entry) {
+  constexpr size_t kFixed = 256, kPerAxis = 10;
+  return kFixed + entry.display_name.size() + entry.spec.shape.size() * kPerAxis;
 }
 
 // A page ends at an entry; the next one begins after it, whatever has come or gone meanwhile.
@@ -69,8 +76,12 @@ absl::Status WritePage(const std::vector<Description>& all, std::string_view pre
     });
   }
   const int32_t size = request.page_size() == 0 ? kDefaultPageSize : request.page_size();
-  const auto last = first + std::min<ptrdiff_t>(size, all.end() - first);
-  for (auto entry = first; entry != last; ++entry) write(*entry);
+  auto last = first;
+  size_t bytes = 0;
+  for (; last != all.end() && last - first < size && bytes < kMaxPageBytes; ++last) {
+    write(*last);
+    bytes += EntryBytes(*last);
+  }
   if (last != all.end()) response->set_next_page_token(PageToken(*(last - 1)));
   int64_t total = 0;
   for (const Description& entry : all) total += entry.size_bytes + entry.resource_bytes;
@@ -157,23 +168,26 @@ class DatasetService final : public v1::DatasetService::CallbackService {
     return AnswerNow(context, &state_->metrics, Method::kDataset, name, body);
   }
 
+  // The store's error as one of the field that the contract has.
+  static absl::Status AtName(const absl::Status& status) {
+    const ErrorDetails details = GetErrorDetails(status);
+    Error error(details.reason, std::string(status.message()));
+    for (const auto& [key, value] : details.metadata) std::move(error).Meta(key, value);
+    return std::move(error).Field("name");
+  }
+
   absl::StatusOr<Description> Find(Kind kind, const std::string& name) {
     if (name.empty()) return Error(Reason::kMissingField, "the name is required").Field("name");
     auto found = state_->store->Describe(kind, name);
-    if (found.ok()) return found;
-    const ErrorDetails details = GetErrorDetails(found.status());
-    return Error(details.reason, std::string(found.status().message())).Field("name");
+    if (!found.ok()) return AtName(found.status());
+    return found;
   }
 
   absl::StatusOr<int64_t> Delete(Kind kind, const std::string& name) {
-    TENON_ASSIGN_OR_RETURN(const Description found, Find(kind, name));
-    if (found.active_uses > 0) {
-      return Error(Reason::kInUse, StrCat(name, " is in use by ", found.active_uses, " calls"))
-          .Field("name")
-          .Meta("active_calls", found.active_uses);
-    }
-    TENON_RETURN_IF_ERROR(state_->store->Delete(kind, name));
-    return found.size_bytes + found.resource_bytes;
+    if (name.empty()) return Error(Reason::kMissingField, "the name is required").Field("name");
+    auto freed = state_->store->Delete(kind, name);
+    if (!freed.ok()) return AtName(freed.status());
+    return freed;
   }
 
   ServerState* const state_;

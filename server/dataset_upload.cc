@@ -108,7 +108,8 @@ absl::Status UploadState::OnHeader(const Header& header) {
                                               ? ReadDatasetSpec(*header.spec, state_->limits)
                                               : ReadOperandSpec(*header.spec, state_->limits));
   TENON_ASSIGN_OR_RETURN(const int64_t bytes, CheckedByteCount(spec));
-  TENON_ASSIGN_OR_RETURN(options_.reservation, state_->budget.Reserve(bytes));
+  TENON_ASSIGN_OR_RETURN(options_.reservation,
+                         state_->budget.Reserve(ContentStore::EntryBytes(bytes)));
   TENON_ASSIGN_OR_RETURN(data_, TensorReceiver::Create(std::move(spec)));
   if (header.inline_data != nullptr) {
     TENON_RETURN_IF_ERROR(CheckInlineSize(static_cast<int64_t>(header.inline_data->size()),
@@ -145,15 +146,20 @@ absl::Status UploadState::OnHalfClose() const {
       .Meta("actual_bytes", data_.received_bytes());
 }
 
-absl::StatusOr<ContentStore::Description> UploadState::Store(bool* created) {
+absl::StatusOr<ContentStore::Description> UploadState::Store(const CancelToken* cancel,
+                                                             bool* created) {
+  TENON_RETURN_IF_ERROR(cancel->Check());
   if (kind_ == ContentStore::Kind::kDataset) {
-    TENON_RETURN_IF_ERROR(CheckValues(data_.tensor(), true, "header.spec"));
+    TENON_RETURN_IF_ERROR(CheckValues(data_.tensor(), true, "header.spec", cancel));
   }
+  options_.cancel = cancel;
   auto stored = state_->store->Put(kind_, data_.Take(), std::move(options_), created);
   if (!stored.ok()) return PrefixFields(stored.status(), "header.");
-  const std::string handle = (*stored)->handle;
-  stored->reset();  // the upload is no use
-  return state_->store->Describe(kind_, handle);
+  // While the share is held the content can't go, however short its time to live is.
+  TENON_ASSIGN_OR_RETURN(ContentStore::Description description,
+                         state_->store->Describe(kind_, (*stored)->handle));
+  --description.active_uses;  // the upload is no use
+  return description;
 }
 
 }  // namespace tenon::server

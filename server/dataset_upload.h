@@ -5,7 +5,6 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <atomic>
 #include <new>
 #include <optional>
 #include <string>
@@ -13,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "backends/core/cancel.h"
 #include "backends/core/error.h"
 #include "server/content_store.h"
 #include "server/state.h"
@@ -44,7 +44,7 @@ class UploadState {
   absl::Status OnChunk(const v1::TensorChunk& chunk);
   absl::Status OnHalfClose() const;
   // Checks the values, hashes and stores; reads all bytes. Then tells the description.
-  absl::StatusOr<ContentStore::Description> Store(bool* created);
+  absl::StatusOr<ContentStore::Description> Store(const CancelToken* cancel, bool* created);
   const std::string& request_id() const { return request_id_; }
 
  private:
@@ -85,8 +85,12 @@ class UploadReactor final : public grpc::ServerReadReactor<Request> {
     if (!status.ok()) return End(status);
     if (ok) return this->StartRead(&request_);
     // The last read is over: nothing else touches this object while it is stored.
-    const absl::Status queued = state_->executor.Submit([this] { Store(); });
-    if (!queued.ok()) End(queued);
+    try {
+      status = state_->executor.Submit([this] { Store(); });
+    } catch (const std::bad_alloc&) {
+      status = OutOfMemory();
+    }
+    if (!status.ok()) End(status);
   }
 
   absl::Status OnFrame() {
@@ -114,10 +118,9 @@ class UploadReactor final : public grpc::ServerReadReactor<Request> {
   }
 
   void Store() {
-    if (cancelled_) return End(Cancelled());
     try {
       bool created = false;
-      const auto stored = upload_.Store(&created);
+      const auto stored = upload_.Store(&cancel_, &created);
       if (!stored.ok()) return End(stored.status());
       if constexpr (requires { response_->mutable_dataset(); }) {
         WriteDescription(*stored, response_->mutable_dataset());
@@ -146,7 +149,7 @@ class UploadReactor final : public grpc::ServerReadReactor<Request> {
     this->Finish(ToGrpcStatus(status));
   }
 
-  void OnCancel() override { cancelled_ = true; }
+  void OnCancel() override { cancel_.Cancel(); }
   void OnDone() override { delete this; }
 
   grpc::CallbackServerContext* const context_;
@@ -155,7 +158,7 @@ class UploadReactor final : public grpc::ServerReadReactor<Request> {
   UploadState upload_;
   Response* const response_;
   Request request_;
-  std::atomic<bool> cancelled_{false};
+  CancelToken cancel_;
 };
 
 }  // namespace tenon::server

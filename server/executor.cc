@@ -25,14 +25,15 @@ absl::Status Executor::Submit(std::function<void()> task) {
   {
     std::lock_guard lock(mutex_);
     // A free thread's next task does not wait, though it passes through the queue.
-    const size_t free = threads_.size() - std::min<size_t>(threads_.size(), running_);
-    if (queue_.size() >= max_queued_ + free) {
+    const size_t taken = static_cast<size_t>(running_) + continuations_.size();
+    const size_t free = threads_.size() - std::min(threads_.size(), taken);
+    if (requests_.size() >= max_queued_ + free) {
       return Error(Reason::kOverloaded,
-                   StrCat("the queue is full: ", queue_.size(), " requests are waiting"))
-          .Meta("queued_requests", queue_.size())
+                   StrCat("the queue is full: ", requests_.size(), " requests are waiting"))
+          .Meta("queued_requests", requests_.size())
           .Meta("retry_delay_seconds", 1);
     }
-    queue_.push_back(std::move(task));
+    requests_.push_back(std::move(task));
   }
   available_.notify_one();
   return absl::OkStatus();
@@ -41,14 +42,14 @@ absl::Status Executor::Submit(std::function<void()> task) {
 void Executor::Continue(std::function<void()> task) {
   {
     std::lock_guard lock(mutex_);
-    queue_.push_front(std::move(task));
+    continuations_.push_back(std::move(task));
   }
   available_.notify_one();
 }
 
 size_t Executor::queued() const {
   std::lock_guard lock(mutex_);
-  return queue_.size();
+  return requests_.size();
 }
 
 int Executor::running() const {
@@ -56,13 +57,22 @@ int Executor::running() const {
   return running_;
 }
 
+std::function<void()> Executor::Take() {
+  const bool request = continuations_.empty() || (request_is_next_ && !requests_.empty());
+  request_is_next_ = !request;
+  auto& queue = request ? requests_ : continuations_;
+  std::function<void()> task = std::move(queue.front());
+  queue.pop_front();
+  return task;
+}
+
 void Executor::Work() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    available_.wait(lock, [this] { return stopped_ || !queue_.empty(); });
-    if (queue_.empty()) return;
-    std::function<void()> task = std::move(queue_.front());
-    queue_.pop_front();
+    const auto has_work = [this] { return !requests_.empty() || !continuations_.empty(); };
+    available_.wait(lock, [&] { return stopped_ || has_work(); });
+    if (!has_work()) return;
+    std::function<void()> task = Take();
     ++running_;
     lock.unlock();
     task();

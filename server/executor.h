@@ -17,7 +17,8 @@ namespace tenon::server {
 
 // A pool of request threads. Each runs one request's task at a time; the tasks themselves use the
 // providers' threads, so that few run at once and nobody is slowed by oversubscription.
-// Thread-safe.
+// Requests that wait and continuations of those that began take turns, each in order of arrival: a
+// long stream neither keeps new requests out nor is kept out by them. Thread-safe.
 class Executor {
  public:
   // `threads` tasks at once, at most `max_queued` waiting.
@@ -29,19 +30,23 @@ class Executor {
 
   // OVERLOADED with a retry delay when the queue is full. Tasks must not throw.
   absl::Status Submit(std::function<void()> task);
-  // Never refused: for the continuation of work that was admitted before.
+  // Never refused: for the continuation of work that was admitted before. It takes no place in the
+  // queue of requests.
   void Continue(std::function<void()> task);
 
-  size_t queued() const;
+  size_t queued() const;  // requests that have not begun
   int running() const;
 
  private:
   void Work();
+  // The next task; with mutex_ held and one there.
+  std::function<void()> Take();
 
   const size_t max_queued_;
   mutable std::mutex mutex_;
   std::condition_variable available_;
-  std::deque<std::function<void()>> queue_;
+  std::deque<std::function<void()>> requests_, continuations_;
+  bool request_is_next_ = false;  // when there are both
   int running_ = 0;
   bool stopped_ = false;
   std::vector<std::thread> threads_;

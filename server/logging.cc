@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "backends/core/error.h"
+#include "backends/core/utf8.h"
 
 namespace tenon::server {
 namespace {
@@ -49,7 +50,7 @@ std::string Now() {
 
 std::string Text(const LogValue& value) {
   if (const auto* text = std::get_if<std::string>(&value)) {
-    const std::string cut = text->substr(0, kMaxTextBytes);
+    const std::string cut(Utf8Prefix(*text, kMaxTextBytes));
     const bool plain = !cut.empty() && cut.find_first_of(" \"\\=") == std::string::npos;
     const std::string escaped = absl::Utf8SafeCEscape(cut);
     return plain && escaped == cut ? cut : StrCat("\"", escaped, "\"");
@@ -71,7 +72,11 @@ std::string JsonLine(LogLevel level, std::string_view event, const LogFields& fi
   object["level"] = LevelName(level);
   object["event"] = event;
   for (const auto& [key, value] : fields) {
-    std::visit([&, name = key](const auto& held) { object[name] = held; }, value);
+    if (const auto* text = std::get_if<std::string>(&value)) {
+      object[key] = Utf8Prefix(*text, kMaxTextBytes);
+    } else {
+      std::visit([&, name = key](const auto& held) { object[name] = held; }, value);
+    }
   }
   return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

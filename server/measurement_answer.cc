@@ -50,18 +50,31 @@ absl::Status AddLocalArray(const MeasureCall& call, const Limits& limits, int64_
   return absl::OkStatus();
 }
 
+ProjectionAnswer ErrorAnswer(const MeasureCall& call, const ProjectionItem& item) {
+  ProjectionAnswer answer;
+  v1::MeasureItemError* error = answer.item.mutable_error();
+  error->set_index(item.index);
+  error->set_name(item.name);
+  *error->mutable_error() = ToErrorDetail(AsWireError(item.result.status(), call.header));
+  return answer;
+}
+
 }  // namespace
+
+absl::Status CheckAnswerSize(int64_t bytes, const Limits& limits) {
+  if (bytes <= limits.answer_bytes()) return absl::OkStatus();
+  return Error(Reason::kExceedsServerLimit,
+               StrCat("for so many measures one answer takes ", bytes, " bytes; at most ",
+                      limits.answer_bytes(), " fit in a message"))
+      .Field("header.specs")
+      .Meta("limit_bytes", limits.answer_bytes())
+      .Meta("actual_bytes", bytes);
+}
 
 absl::StatusOr<ProjectionAnswer> MakeAnswer(const MeasureCall& call, const Limits& limits,
                                             ProjectionItem* item) {
+  if (!item->result.ok()) return ErrorAnswer(call, *item);
   ProjectionAnswer answer;
-  if (!item->result.ok()) {
-    v1::MeasureItemError* error = answer.item.mutable_error();
-    error->set_index(item->index);
-    error->set_name(item->name);
-    *error->mutable_error() = ToErrorDetail(AsWireError(item->result.status(), call.header));
-    return answer;
-  }
   v1::MeasureScores* scores = answer.item.mutable_scores();
   scores->set_index(item->index);
   scores->set_name(item->name);
@@ -73,7 +86,11 @@ absl::StatusOr<ProjectionAnswer> MakeAnswer(const MeasureCall& call, const Limit
                                           std::move(values), &answer));
     }
   }
-  return answer;
+  const auto bytes = static_cast<int64_t>(answer.item.ByteSizeLong());
+  const absl::Status fits = CheckAnswerSize(bytes, limits);
+  if (fits.ok()) return answer;
+  item->result = fits;
+  return ErrorAnswer(call, *item);
 }
 
 std::function<bool(v1::MeasureResponse*)> AnswerProducer(ProjectionAnswer answer,

@@ -26,7 +26,12 @@ struct ProjectionAnswer {
   bool failed() const { return item.has_error(); }
 };
 
-// Takes the item's result. Errors as Tensor::Allocate, for local arrays.
+// EXCEEDS_SERVER_LIMIT with field "header.specs" when clients may not take a message of so many
+// bytes.
+absl::Status CheckAnswerSize(int64_t bytes, const Limits& limits);
+
+// Takes the item's result; one that does not fit in a message becomes an error. Errors as
+// Tensor::Allocate, for local arrays.
 absl::StatusOr<ProjectionAnswer> MakeAnswer(const MeasureCall& call, const Limits& limits,
                                             ProjectionItem* item);
 

@@ -191,20 +191,33 @@ absl::Status CheckFinite(const v1::DoubleLabels& labels, std::string_view field)
   return absl::OkStatus();
 }
 
-template <typename T>
-absl::Status CheckFinite(const Tensor& matrix, std::string_view field) {
-  const int64_t columns = matrix.spec.shape[1];
-  const int64_t count = matrix.spec.shape[0] * columns;
+// The first element that is `bad`, looked for in pieces between which the work may be cancelled;
+// the number of elements when there is none.
+template <typename T, typename Bad>
+absl::StatusOr<int64_t> FindValue(const Tensor& matrix, const Bad& bad, const CancelToken* cancel) {
+  constexpr int64_t kPiece = int64_t{1} << 20;
+  const auto count = matrix.buffer.size_bytes() / static_cast<int64_t>(sizeof(T));
   const T* values = matrix.buffer.as<T>();
-  for (int64_t i = 0; i < count; ++i) {
-    if (std::isfinite(values[i])) continue;
-    return Error(Reason::kNotFinite, StrCat("row ", i / columns, ", column ", i % columns, " is ",
-                                            values[i], "; all values must be finite"))
-        .Field(std::string(field))
-        .Meta("row", i / columns)
-        .Meta("column", i % columns);
+  for (int64_t first = 0; first < count; first += kPiece) {
+    if (cancel != nullptr) TENON_RETURN_IF_ERROR(cancel->Check());
+    const T* end = values + std::min(first + kPiece, count);
+    const T* found = std::find_if(values + first, end, bad);
+    if (found != end) return found - values;
   }
-  return absl::OkStatus();
+  return count;
+}
+
+template <typename T>
+absl::Status CheckFinite(const Tensor& matrix, std::string_view field, const CancelToken* cancel) {
+  const int64_t columns = matrix.spec.shape[1];
+  const auto not_finite = [](T value) { return !std::isfinite(value); };
+  TENON_ASSIGN_OR_RETURN(const int64_t i, FindValue<T>(matrix, not_finite, cancel));
+  if (i == matrix.spec.shape[0] * columns) return absl::OkStatus();
+  return Error(Reason::kNotFinite, StrCat("row ", i / columns, ", column ", i % columns, " is ",
+                                          matrix.buffer.as<T>()[i], "; all values must be finite"))
+      .Field(std::string(field))
+      .Meta("row", i / columns)
+      .Meta("column", i % columns);
 }
 
 }  // namespace
@@ -234,19 +247,21 @@ absl::StatusOr<TensorSpec> ReadMatrixSpec(const v1::TensorSpec& spec, std::strin
   return result;
 }
 
-absl::Status CheckValues(const Tensor& matrix, bool finite, std::string_view field) {
-  if (finite && matrix.spec.dtype == DType::kFloat32) return CheckFinite<float>(matrix, field);
-  if (finite && matrix.spec.dtype == DType::kFloat64) return CheckFinite<double>(matrix, field);
-  if (matrix.spec.dtype != DType::kBool) return absl::OkStatus();
-  const auto* begin = matrix.buffer.as<uint8_t>();
-  const auto* end = begin + matrix.buffer.size_bytes();
-  const auto* bad = std::find_if(begin, end, [](uint8_t value) { return value > 1; });
-  if (bad == end) return absl::OkStatus();
-  return Error(Reason::kBadParameter, StrCat("element ", bad - begin, " of the bool array is ",
-                                             int{*bad}, "; expected 0 or 1"))
+absl::Status CheckValues(const Tensor& matrix, bool finite, std::string_view field,
+                         const CancelToken* cancel) {
+  const DType dtype = matrix.spec.dtype;
+  if (finite && dtype == DType::kFloat32) return CheckFinite<float>(matrix, field, cancel);
+  if (finite && dtype == DType::kFloat64) return CheckFinite<double>(matrix, field, cancel);
+  if (dtype != DType::kBool) return absl::OkStatus();
+  const auto no_bool = [](uint8_t value) { return value > 1; };
+  TENON_ASSIGN_OR_RETURN(const int64_t i, FindValue<uint8_t>(matrix, no_bool, cancel));
+  if (i == matrix.buffer.size_bytes()) return absl::OkStatus();
+  const int value = matrix.buffer.as<uint8_t>()[i];
+  return Error(Reason::kBadParameter,
+               StrCat("element ", i, " of the bool array is ", value, "; expected 0 or 1"))
       .Field(std::string(field))
-      .Meta("position", bad - begin)
-      .Meta("value", int{*bad});
+      .Meta("position", i)
+      .Meta("value", value);
 }
 
 absl::StatusOr<std::vector<RawSpec>> ReadSpecs(const v1::MeasureHeader& header,

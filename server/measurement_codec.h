@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "backends/core/cancel.h"
 #include "backends/core/tensor.h"
 #include "backends/measurement/registry.h"
 #include "backends/measurement/session.h"
@@ -27,8 +28,9 @@ absl::StatusOr<TensorSpec> ReadMatrixSpec(const v1::TensorSpec& spec, std::strin
                                           const Limits& limits);
 
 // BAD_PARAMETER when an element of a bool tensor is neither 0 nor 1; also NOT_FINITE, naming row
-// and column, when `finite` is asked for. Reads all elements.
-absl::Status CheckValues(const Tensor& matrix, bool finite, std::string_view field);
+// and column, when `finite` is asked for; the token's. Reads all elements.
+absl::Status CheckValues(const Tensor& matrix, bool finite, std::string_view field,
+                         const CancelToken* cancel);
 
 // Specifications with the parameters that are present; defaults are the engine's. Values of
 // enumerations become the reference's names ("silhouette"), nested messages "outer.inner".

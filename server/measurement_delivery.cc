@@ -11,7 +11,7 @@
 namespace tenon::server {
 namespace {
 
-// Room for the summary beside the answers of a single frame.
+// Room for the summary beside the answers of a single frame, as a rule.
 constexpr int64_t kSummaryBytes = int64_t{256} << 10;
 
 // Whether an error ends the stream, instead of standing in the place of one projection.
@@ -29,14 +29,6 @@ bool EndsStream(const absl::Status& status) {
 }
 
 }  // namespace
-
-template <typename Work>
-std::function<void()> MeasurementStream::OnExecutor(Work work) {
-  return [self = Self(), work = std::move(work)] {
-    if (self->cancel()->cancelled()) return;  // the stream ends by itself
-    self->Guarded(work);
-  };
-}
 
 std::function<void()> MeasurementStream::StartTask() {
   return OnExecutor([this] { Start(); });
@@ -71,10 +63,10 @@ void MeasurementStream::BindIfReady() {
 }
 
 absl::Status MeasurementStream::BindDataset() {
-  if (call_->labels_follow) TENON_RETURN_IF_ERROR(call_->UseLabels(std::exchange(labels_, {})));
+  TENON_RETURN_IF_ERROR(call_->UseLabels());
   const Tensor& dataset =
       call_->stored != nullptr ? call_->stored->tensor : call_->dataset.tensor();
-  TENON_RETURN_IF_ERROR(CheckValues(dataset, false, "dataset"));
+  TENON_RETURN_IF_ERROR(CheckValues(dataset, false, "dataset", cancel()));
   return call_->session->BindOriginal(dataset, cancel());
 }
 
@@ -82,26 +74,23 @@ absl::Status MeasurementStream::KeepDataset() {
   ContentStore::PutOptions options;
   options.reservation = std::move(call_->dataset_reservation);
   options.original_side = call_->original_side;
+  options.cancel = cancel();
   bool created = false;
-  TENON_ASSIGN_OR_RETURN(const auto kept,
+  TENON_ASSIGN_OR_RETURN(auto kept,
                          server_->store->Put(ContentStore::Kind::kDataset, call_->dataset.Take(),
                                              std::move(options), &created));
   std::lock_guard lock(mutex_);
-  kept_handle_ = kept->handle;
+  kept_ = std::move(kept);
   return absl::OkStatus();
 }
 
-// What is kept with the data set has a reservation of its own there; ours for it goes.
+// What is kept with the data set has a lease there; our reservation of it goes.
 void MeasurementStream::GiveUpKept(const measurement::RunInfo& info) {
-  if (call_->original_side == nullptr) return;
   int64_t bytes = 0;
-  const auto kept = call_->original_side->List();
   for (const EngineResource& resource : info.resources) {
-    if (resource.reused || resource.space != "original") continue;
-    for (const auto& other : kept) {
-      if (IsKept(resource, *other)) bytes += resource.bytes;
-    }
+    if (resource.leased) bytes += resource.bytes;
   }
+  if (bytes == 0) return;
   std::lock_guard lock(mutex_);
   call_->reservation.Shrink(bytes);
 }
@@ -163,7 +152,7 @@ absl::StatusOr<Tensor> MeasurementStream::TakeProjection(ProjectionItem* item) {
     const absl::Status loaded = AtField(LoadFile(item, &projection), "projection");
     if (!loaded.ok()) return loaded;
   }
-  TENON_RETURN_IF_ERROR(CheckValues(projection, false, "projection"));
+  TENON_RETURN_IF_ERROR(CheckValues(projection, false, "projection", cancel()));
   return projection;
 }
 
@@ -188,6 +177,8 @@ void MeasurementStream::Score(const std::vector<ItemPointer>& batch) {
     auto results = call_->session->MeasureBatch(usable, cancel());
     for (size_t i = 0; i < items.size(); ++i) items[i]->result = std::move(results[i]);
   }
+  // Before the answers go out: with them the bytes count as given back.
+  projections.clear();
   for (const ItemPointer& item : batch) {
     if (item->result.ok()) GiveUpKept(item->result->info);
     item->ended = std::chrono::steady_clock::now();
@@ -206,7 +197,8 @@ absl::Status MeasurementStream::LoadFile(ProjectionItem* item, Tensor* projectio
   TENON_RETURN_IF_ERROR(CheckRows(spec, "projection"));
   TENON_RETURN_IF_ERROR(AtField(ReserveExtra(spec, item), "projection.spec.shape"));
   TENON_ASSIGN_OR_RETURN(*projection, Tensor::Allocate(spec));
-  const absl::Status read = file.Read(projection);
+  const absl::Status read = file.Read(projection, cancel());
+  TENON_RETURN_IF_ERROR(cancel()->Check());  // no fault of the file
   if (!read.ok()) return BadFile(name, read);
   item->columns = spec.shape[1];
   item->bytes = projection->buffer.size_bytes();
@@ -312,14 +304,14 @@ void MeasurementStream::Answer(ProjectionAnswer answer) {
   }
   single_bytes_ += static_cast<int64_t>(answer.item.ByteSizeLong()) + 16;
   single_->add_items()->Swap(&answer.item);
-  if (single_bytes_ + kSummaryBytes > server_->limits.max_message_bytes) {
-    LeaveSingle();
+  if (single_bytes_ + kSummaryBytes > server_->limits.answer_bytes()) {
+    LeaveSingle(true);
   } else {
     AnswerWritten();
   }
 }
 
-void MeasurementStream::LeaveSingle() {
+void MeasurementStream::LeaveSingle(bool last_holds_place) {
   const auto single = std::exchange(single_, nullptr);
   v1::MeasureResponse accepted;
   accepted.mutable_accepted()->Swap(single->mutable_accepted());
@@ -329,8 +321,9 @@ void MeasurementStream::LeaveSingle() {
     ProjectionAnswer answer;
     answer.item.Swap(single->mutable_items(i));
     // All but the last gave up their places when they were kept.
-    Send(AnswerProducer(std::move(answer), [this, last = i + 1 == items] {
-      if (last) AnswerWritten();
+    const bool holds_place = last_holds_place && i + 1 == items;
+    Send(AnswerProducer(std::move(answer), [this, holds_place] {
+      if (holds_place) AnswerWritten();
     }));
   }
 }
@@ -366,13 +359,24 @@ void MeasurementStream::FinishIfDone() {
     if (cancel()->cancelled()) return;  // failed or cancelled: no summary
     finished_ = true;
     complete = stream_complete_;
-    handle = call_->stored != nullptr ? call_->stored->handle : kept_handle_;
+    // Given up before the client knows that the call is over: it may delete the data set then.
+    const auto dataset = std::exchange(call_->stored != nullptr ? call_->stored : kept_, nullptr);
+    if (dataset != nullptr) handle = dataset->handle;
   }
-  FinishWith([this, complete, handle](v1::MeasureResponse* response) {
-    v1::MeasureSummary* summary =
-        single_ != nullptr ? single_->mutable_summary() : response->mutable_summary();
+  const auto write_summary = [this, complete, handle](v1::MeasureSummary* summary) {
     tally_.WriteSummary(*call_, complete, window_.max_held(), handle, summary);
-    if (single_ != nullptr) response->mutable_single()->Swap(single_.get());
+  };
+  if (single_ != nullptr) {
+    write_summary(single_->mutable_summary());
+    const auto bytes = single_bytes_ + static_cast<int64_t>(single_->summary().ByteSizeLong());
+    if (bytes > server_->limits.answer_bytes()) LeaveSingle(false);
+  }
+  FinishWith([this, write_summary](v1::MeasureResponse* response) {
+    if (single_ != nullptr) {
+      response->mutable_single()->Swap(single_.get());
+    } else {
+      write_summary(response->mutable_summary());
+    }
     return true;
   });
 }

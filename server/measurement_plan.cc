@@ -12,19 +12,10 @@
 namespace tenon::server {
 namespace {
 
-using measurement::Labels;
 using measurement::Session;
 
 // Widths of projections whose plans are remembered.
 constexpr size_t kMaxKnownWidths = 64;
-
-// Two classes in turn: they satisfy every condition on labels that some labels of this many rows
-// can satisfy, so that a plan can be made before the real ones come.
-Labels PlaceholderLabels(int64_t rows) {
-  std::vector<int64_t> labels(static_cast<size_t>(rows));
-  for (int64_t i = 0; i < rows; ++i) labels[static_cast<size_t>(i)] = i % 2;
-  return labels;
-}
 
 int64_t LabelBytes(const MeasureCall& call) {
   const auto per_row = static_cast<int64_t>(sizeof(int64_t));
@@ -71,14 +62,6 @@ v1::BatchLimit WireBatchLimit(const std::string& limit) {
   return v1::BATCH_LIMIT_NO_BATCHABLE_RESOURCE;
 }
 
-int64_t WarmBytes(const Session& session) {
-  int64_t bytes = 0;
-  for (const EngineResource& resource : session.planned_original()) {
-    if (resource.reused) bytes += resource.bytes;
-  }
-  return bytes;
-}
-
 void WriteMemoryPlan(int64_t input, bool cut, const Limits& limits, MeasureCall* call) {
   const Session& session = *call->session;
   v1::MeasureMemoryPlan& memory = call->memory;
@@ -89,7 +72,7 @@ void WriteMemoryPlan(int64_t input, bool cut, const Limits& limits, MeasureCall*
   memory.set_batch_size(session.batch_size());
   memory.set_batch_limit(WireBatchLimit(session.batch_limit()));
   memory.set_input_bytes(input);
-  call->warm_bytes = WarmBytes(session);
+  call->warm_bytes = session.warm_bytes();
   memory.set_original_bytes(session.original_bytes() + call->warm_bytes);
   const int64_t rest = session.planned_peak_bytes() - session.original_bytes();
   memory.set_per_projection_bytes(rest / width + call->projection_buffer_bytes);
@@ -111,23 +94,21 @@ absl::Status Plan(int64_t budget, const Limits& limits, MeasureCall* call) {
       call->projection_buffer_bytes,
       CheckedByteCount({DType::kFloat64, {call->rows(), call->options.max_embedded_columns}}));
   const int64_t input = call->dataset_reservation.bytes() + LabelBytes(*call);
-  const bool placeholder = call->needs_labels && call->labels_follow;
   bool cut = false;  // fewer projections in flight, so that their buffers fit too
   int64_t warm = 0;  // resources that are there already; reserved, but part of the plan
   for (;;) {
     const int64_t besides = input + warm + call->projection_buffer_bytes;
     call->options.memory_budget_bytes = std::max<int64_t>(1, budget - besides);
-    auto session = Session::Prepare(call->specs, call->options,
-                                    placeholder ? PlaceholderLabels(call->rows()) : call->labels,
-                                    call->provider, call->fallback);
+    auto session = Session::Plan(call->specs, call->options, call->provider, call->fallback);
     if (!session.ok()) return BudgetError(session.status(), *call, budget, besides);
     call->session = *std::move(session);
     const int width = call->session->in_flight();
-    const int64_t total = input + WarmBytes(*call->session) + call->session->planned_peak_bytes() +
+    const int64_t total = input + call->session->warm_bytes() +
+                          call->session->planned_peak_bytes() +
                           width * call->projection_buffer_bytes;
     if (total <= budget) break;
-    if (WarmBytes(*call->session) > warm) {
-      warm = WarmBytes(*call->session);
+    if (call->session->warm_bytes() > warm) {
+      warm = call->session->warm_bytes();
     } else if (width > 1) {
       call->options.in_flight = width - 1;
       cut = true;
@@ -178,24 +159,6 @@ void WriteGranted(int64_t budget, const Limits& limits, MeasureCall* call) {
                            : execution.priority());
 }
 
-// As the session plans a single projection of this width within its share of the budget. 0 when it
-// does not fit: the session says so better.
-int64_t PlanBeyond(const MeasureCall& call, int64_t columns) {
-  const int64_t original = call.memory.original_bytes() - call.warm_bytes;
-  const int64_t narrow = call.memory.per_projection_bytes() - call.projection_buffer_bytes;
-  measurement::SessionOptions one = call.options;
-  one.max_embedded_columns = columns;
-  one.in_flight = 1;
-  one.warm = nullptr;
-  one.memory_budget_bytes =
-      original + (call.options.memory_budget_bytes - original) / call.memory.in_flight();
-  const auto labels = call.needs_labels ? PlaceholderLabels(call.rows()) : Labels{};
-  const auto planned = Session::Prepare(call.specs, one, labels, call.provider, call.fallback);
-  if (!planned.ok()) return 0;
-  const int64_t wide = (*planned)->planned_peak_bytes() - (*planned)->original_bytes();
-  return std::max<int64_t>(0, wide - narrow);
-}
-
 }  // namespace
 
 absl::Status PlanAndReserve(ServerState* state, MeasureCall* call) {
@@ -205,14 +168,12 @@ absl::Status PlanAndReserve(ServerState* state, MeasureCall* call) {
     budget = std::min<int64_t>(budget, execution.memory_budget_bytes());
   }
   if (call->stored == nullptr) {
-    TENON_ASSIGN_OR_RETURN(const int64_t bytes, CheckedByteCount(call->dataset_spec));
+    TENON_ASSIGN_OR_RETURN(int64_t bytes, CheckedByteCount(call->dataset_spec));
+    if (call->keep_dataset) bytes = ContentStore::EntryBytes(bytes);
     TENON_ASSIGN_OR_RETURN(call->dataset_reservation, state->budget.Reserve(bytes));
   }
-  // The plan is made with labels in hand; their bytes are taken before they are.
-  TENON_ASSIGN_OR_RETURN(call->reservation, state->budget.Reserve(LabelBytes(*call)));
   TENON_RETURN_IF_ERROR(OpenScratch(state, call));
   TENON_RETURN_IF_ERROR(Plan(budget, state->limits, call));
-  call->reservation.Release();
   TENON_ASSIGN_OR_RETURN(call->reservation,
                          state->budget.Reserve(call->memory.total_bytes() - call->warm_bytes -
                                                call->dataset_reservation.bytes()));
@@ -227,7 +188,10 @@ int64_t MeasureCall::BytesBeyondPlan(int64_t columns) {
   const auto known = beyond.find(columns);
   if (known != beyond.end()) return known->second;
   if (beyond.size() >= kMaxKnownWidths) beyond.clear();
-  return beyond.emplace(columns, PlanBeyond(*this, columns)).first->second;
+  // One that does not fit is refused by the session, which says so better.
+  const int64_t planned = memory.per_projection_bytes() - projection_buffer_bytes;
+  const int64_t bytes = session->projection_bytes(columns).value_or(0);
+  return beyond.emplace(columns, std::max<int64_t>(0, bytes - planned)).first->second;
 }
 
 }  // namespace tenon::server

@@ -130,7 +130,7 @@ absl::Status CheckInline(const v1::MeasureHeader& header) {
   return absl::OkStatus();
 }
 
-absl::Status ReadFiles(const std::string& data_root, MeasureCall* call) {
+absl::Status ReadFiles(const std::string& data_root, const CancelToken* cancel, MeasureCall* call) {
   const v1::ServerFilesSource& source = call->header.server_files();
   if (data_root.empty()) {
     return Error(Reason::kNotImplemented,
@@ -143,15 +143,16 @@ absl::Status ReadFiles(const std::string& data_root, MeasureCall* call) {
         .Meta("value", source.limit());
   }
   auto files = ListServerFiles(data_root, source.glob(),
-                               source.has_limit() ? source.limit() : kMaxServerFiles);
+                               source.has_limit() ? source.limit() : kMaxServerFiles, cancel);
+  TENON_RETURN_IF_ERROR(cancel->Check());
   if (!files.ok()) return PrefixFields(files.status(), "header.server_files.");
   call->files = *std::move(files);
   return absl::OkStatus();
 }
 
-absl::Status ReadSource(const ServerState& state, MeasureCall* call) {
+absl::Status ReadSource(const ServerState& state, const CancelToken* cancel, MeasureCall* call) {
   const v1::MeasureHeader& header = call->header;
-  if (header.has_server_files()) return ReadFiles(state.settings.data_root, call);
+  if (header.has_server_files()) return ReadFiles(state.settings.data_root, cancel, call);
   if (header.client_stream().has_expected_projections() &&
       header.client_stream().expected_projections() < 0) {
     return BadParameter("header.client_stream.expected_projections",
@@ -268,20 +269,29 @@ measurement::PairOrdering PairOrderingOf(v1::PairOrderStrategy strategy) {
   return measurement::PairOrdering::kAuto;
 }
 
+// Of the first projection in the header whose bytes are there; bad ones are errors in their places,
+// later, and must not spoil the plan.
+int64_t PlannedColumns(const MeasureCall& call, const Limits& limits) {
+  constexpr int kLookedAt = 100;
+  const auto& projections = call.header.inline_projections().projections();
+  for (int i = 0; i < std::min(kLookedAt, projections.size()); ++i) {
+    const v1::Projection& projection = projections[i];
+    const auto spec = ReadMatrixSpec(projection.spec(), "projection.spec", limits);
+    if (!spec.ok() || spec->shape[0] != call.rows()) continue;
+    const auto bytes = CheckedByteCount(*spec);
+    if (bytes.ok() && *bytes == static_cast<int64_t>(projection.inline_data().size())) {
+      return spec->shape[1];
+    }
+  }
+  return kAssumedColumns;
+}
+
 absl::Status ReadOptions(const Limits& limits, MeasureCall* call) {
   const v1::MeasureExecution& execution = call->header.execution();
   measurement::SessionOptions& options = call->options;
   options.rows = call->rows();
   options.original_columns = call->dataset_spec.shape[1];
-  options.max_embedded_columns = kAssumedColumns;
-  const auto& inline_projections = call->header.inline_projections().projections();
-  if (!inline_projections.empty()) {
-    const auto& shape = inline_projections[0].spec().shape();
-    // A bad shape is that projection's error, later.
-    if (shape.size() == 2 && shape[1] >= 1 && shape[1] <= limits.max_message_bytes) {
-      options.max_embedded_columns = shape[1];
-    }
-  }
+  options.max_embedded_columns = PlannedColumns(*call, limits);
   if (execution.compute_dtype() != v1::DATA_TYPE_UNSPECIFIED) {
     options.compute_dtype = static_cast<DType>(execution.compute_dtype());
   }
@@ -363,17 +373,16 @@ ResourceContext MeasureCall::resource_context(bool planned) const {
           .specs = &session->specs()};
 }
 
-absl::Status MeasureCall::UseLabels(Labels all) {
+absl::Status MeasureCall::UseLabels() {
+  const Labels all = std::exchange(labels, {});
   if (!needs_labels) return absl::OkStatus();
   TENON_RETURN_IF_ERROR(CheckLabelCount(LabelCount(all), rows(), "labels"));
-  auto with_labels = Session::Prepare(specs, options, std::move(all), provider, fallback);
-  if (!with_labels.ok()) return AsWireError(with_labels.status(), header);
-  session = *std::move(with_labels);
-  return absl::OkStatus();
+  return AsWireError(session->SetLabels(all), header);
 }
 
 absl::StatusOr<std::unique_ptr<MeasureCall>> AdmitMeasure(v1::MeasureHeader header,
-                                                          ServerState* state) {
+                                                          ServerState* state,
+                                                          const CancelToken* cancel) {
   TENON_RETURN_IF_ERROR(state->lifecycle.CheckAdmitting());
   auto call = std::make_unique<MeasureCall>();
   call->header = std::move(header);
@@ -388,7 +397,7 @@ absl::StatusOr<std::unique_ptr<MeasureCall>> AdmitMeasure(v1::MeasureHeader head
   if (call->request_id.empty()) call->request_id = NewRequestId();
   TENON_RETURN_IF_ERROR(CheckExecution(call->header.execution(), *state));
   TENON_RETURN_IF_ERROR(CheckResult(call->header.result(), state->limits));
-  TENON_RETURN_IF_ERROR(ReadSource(*state, call.get()));
+  TENON_RETURN_IF_ERROR(ReadSource(*state, cancel, call.get()));
   TENON_ASSIGN_OR_RETURN(call->specs, ReadSpecs(call->header, state->limits));
   TENON_RETURN_IF_ERROR(ReadDataset(state, call.get()));
   TENON_RETURN_IF_ERROR(ReadProvider(state, call.get()));

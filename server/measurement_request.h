@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "backends/core/cancel.h"
 #include "backends/core/tensor.h"
 #include "backends/measurement/registry.h"
 #include "backends/measurement/session.h"
@@ -48,7 +49,7 @@ struct MeasureCall {
   std::vector<std::string> files;
 
   bool needs_labels = false, labels_follow = false;
-  measurement::Labels labels;  // all of them, unless they follow
+  measurement::Labels labels;  // as far as they came; until the session has them
 
   std::vector<measurement::RawSpec> specs;
   measurement::SessionOptions options;
@@ -77,8 +78,8 @@ struct MeasureCall {
   // Whether the answer may be a single frame (measurement.proto).
   bool may_be_single() const;
 
-  // Labels that came in frames: plans anew with them. BAD_LABELS, LABELS_REQUIRED.
-  absl::Status UseLabels(measurement::Labels all);
+  // Gives the session its labels, which are sorted for it: not for gRPC's threads. BAD_LABELS.
+  absl::Status UseLabels();
   // Bytes that a projection of so many columns takes beyond the planned ones, besides those that
   // came on the wire. Thread-safe.
   int64_t BytesBeyondPlan(int64_t columns);
@@ -86,9 +87,10 @@ struct MeasureCall {
 
 // Checks all of `header`, plans, reserves the memory, and takes that of the data set. Errors have
 // fields of the header; see the contract for their reasons. Does no work of request size besides
-// copying inline data.
+// copying inline data and listing the server's files, which the token ends.
 absl::StatusOr<std::unique_ptr<MeasureCall>> AdmitMeasure(v1::MeasureHeader header,
-                                                          ServerState* state);
+                                                          ServerState* state,
+                                                          const CancelToken* cancel);
 
 void WriteAccepted(const MeasureCall& call, v1::MeasureAccepted* accepted);
 

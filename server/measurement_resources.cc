@@ -1,7 +1,9 @@
 #include "server/measurement_resources.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -49,12 +51,28 @@ v1::PairStrategy OrderStrategy(const EngineResource& resource) {
                                               : v1::PAIR_STRATEGY_CONDENSED;
 }
 
-// Writes the details of one resource; `all` are those that were built with it.
+// Each density tells the sigmas of all; so many, lest the reports grow with their square.
+constexpr size_t kMaxFusedSigmas = 64;
+
+// What resources that were built together have in common.
+struct Companions {
+  std::map<std::string, std::set<double>> sigmas;  // of densities, by space
+  bool has_reused_order = false;                   // of pairs
+
+  explicit Companions(const std::vector<EngineResource>& all) {
+    for (const EngineResource& resource : all) {
+      if (resource.kind == "density") sigmas[resource.space].insert(resource.parameter);
+      has_reused_order |= resource.kind == "pair_order" && resource.reused;
+    }
+  }
+};
+
+// Writes the details of one resource.
 class DetailWriter {
  public:
-  DetailWriter(const EngineResource& resource, const std::vector<EngineResource>& all,
+  DetailWriter(const EngineResource& resource, const Companions& companions,
                const ResourceContext& context, v1::ResourceReport* out)
-      : resource_(resource), all_(all), context_(context), out_(out) {}
+      : resource_(resource), companions_(companions), context_(context), out_(out) {}
 
   void Write() {
     if (resource_.kind == "density") {
@@ -79,11 +97,10 @@ class DetailWriter {
   void WriteDensity(v1::DensityDetails* out) {
     // The largest distance first, then the sums.
     out->set_distance_passes(2);
-    std::set<double> sigmas;
-    for (const EngineResource& other : all_) {
-      if (other.kind == "density" && other.space == resource_.space) sigmas.insert(other.parameter);
+    for (const double sigma : companions_.sigmas.at(resource_.space)) {
+      if (static_cast<size_t>(out->fused_sigmas_size()) == kMaxFusedSigmas) break;
+      out->add_fused_sigmas(sigma);
     }
-    for (const double sigma : sigmas) out->add_fused_sigmas(sigma);
   }
 
   void WritePairs(v1::PairStatisticsDetails* out) {
@@ -98,9 +115,7 @@ class DetailWriter {
     const bool external = resource_.pair_strategy == "external";
     out->set_strategy(OrderStrategy(resource_));
     out->set_pair_count(measurement::PairCount(context_.rows));
-    out->set_ordering_reused(std::any_of(all_.begin(), all_.end(), [](const auto& r) {
-      return r.kind == "pair_order" && r.reused;
-    }));
+    out->set_ordering_reused(companions_.has_reused_order);
     out->set_isotonic_block_count(resource_.isotonic_blocks);
     AddMeasures(out);
     if (!external) return;
@@ -127,7 +142,7 @@ class DetailWriter {
   }
 
   const EngineResource& resource_;
-  const std::vector<EngineResource>& all_;
+  const Companions& companions_;
   const ResourceContext& context_;
   v1::ResourceReport* const out_;
 };
@@ -144,6 +159,7 @@ v1::ProviderChoice ChoiceOf(const EngineResource& resource, const std::string& r
 
 void WriteResources(const std::vector<EngineResource>& resources, const ResourceContext& context,
                     google::protobuf::RepeatedPtrField<v1::ResourceReport>* out) {
+  const Companions companions(resources);
   for (const EngineResource& resource : resources) {
     v1::ResourceReport* report = out->Add();
     WriteKey(resource, context.geodesic, report->mutable_key());
@@ -160,7 +176,7 @@ void WriteResources(const std::vector<EngineResource>& resources, const Resource
     report->set_algorithm(resource.algorithm);
     report->set_block_rows(resource.block_rows);
     report->set_block_count(resource.block_count);
-    if (context.specs != nullptr) DetailWriter(resource, resources, context, report).Write();
+    if (context.specs != nullptr) DetailWriter(resource, companions, context, report).Write();
   }
 }
 
@@ -177,13 +193,6 @@ void WriteKept(const measurement::OriginalSide::Kept& kept, v1::ResourceReport* 
   out->set_size_bytes(kept.resource.bytes);
   out->set_build_seconds(kept.build_seconds);
   out->set_reused(true);
-}
-
-bool IsKept(const EngineResource& resource, const measurement::OriginalSide::Kept& kept) {
-  const measurement::ResourceKey& key = kept.resource.key;
-  return resource.kind == measurement::KindName(key.kind) && resource.k == key.k &&
-         resource.bytes == kept.resource.bytes && resource.provider == kept.variant.provider &&
-         (resource.kind != "density" || resource.parameter == key.parameter);
 }
 
 bool SameResource(const EngineResource& a, const EngineResource& b) {

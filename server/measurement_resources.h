@@ -37,9 +37,6 @@ void WriteKept(const measurement::OriginalSide::Kept& kept, v1::ResourceReport* 
 // Equal but for what happened to them.
 bool SameResource(const EngineResource& a, const EngineResource& b);
 
-// Whether a resource that was built is the one that is kept.
-bool IsKept(const EngineResource& resource, const measurement::OriginalSide::Kept& kept);
-
 // How distances of pairs are had for these resources; unspecified without any over pairs.
 v1::PairStrategy PairStrategyOf(const std::vector<EngineResource>& resources);
 

@@ -68,9 +68,11 @@ std::shared_ptr<MeasurementStream> MeasurementStream::Self() {
 
 void MeasurementStream::OnFrame(const v1::MeasureRequest& frame) {
   if (dropping_) return;
+  // Whoever admits such a call reads on.
+  const bool elsewhere = frame.has_header() && frame.header().has_server_files();
   const absl::Status status = Dispatch(frame);
   if (!status.ok()) return Fail(status);
-  ContinueReading();
+  if (!elsewhere) ContinueReading();
 }
 
 absl::Status MeasurementStream::Dispatch(const v1::MeasureRequest& frame) {
@@ -110,10 +112,26 @@ void MeasurementStream::ContinueReading() {
 }
 
 absl::Status MeasurementStream::OnHeader(v1::MeasureHeader* header) {
-  request_id_ = std::string(
-      Utf8Prefix(header->request_id(), static_cast<size_t>(server_->limits.max_name_bytes)));
-  TENON_ASSIGN_OR_RETURN(call_, AdmitMeasure(std::move(*header), server_));
-  request_id_ = call_->request_id;
+  {
+    std::lock_guard lock(mutex_);  // the call may end while it is admitted elsewhere
+    request_id_ = std::string(
+        Utf8Prefix(header->request_id(), static_cast<size_t>(server_->limits.max_name_bytes)));
+  }
+  if (!header->has_server_files()) return Admit(std::move(*header));
+  return server_->listing.Submit(
+      OnExecutor([this, taken = std::make_shared<v1::MeasureHeader>(std::move(*header))] {
+        const absl::Status admitted = Admit(std::move(*taken));
+        if (!admitted.ok()) return Fail(admitted);
+        ContinueReading();
+      }));
+}
+
+absl::Status MeasurementStream::Admit(v1::MeasureHeader header) {
+  TENON_ASSIGN_OR_RETURN(call_, AdmitMeasure(std::move(header), server_, cancel()));
+  {
+    std::lock_guard lock(mutex_);
+    request_id_ = call_->request_id;
+  }
   window_.SetWidth(call_->session->in_flight());
   const auto position = static_cast<int32_t>(server_->executor.queued());
   if (call_->may_be_single()) single_ = std::make_unique<v1::MeasureSingle>();
@@ -126,6 +144,8 @@ absl::Status MeasurementStream::OnHeader(v1::MeasureHeader* header) {
     const std::chrono::duration<double> left = *deadline - std::chrono::steady_clock::now();
     accepted->mutable_granted()->set_deadline_seconds(std::max(0.0, left.count()));
   }
+  single_bytes_ = static_cast<int64_t>(accepted->ByteSizeLong());
+  TENON_RETURN_IF_ERROR(CheckAnswerSize(single_bytes_, server_->limits));
   tally_.Accepted();
   TENON_RETURN_IF_ERROR(server_->executor.Submit(StartTask()));
   if (single_ == nullptr) SendFrame(std::move(response));
@@ -164,8 +184,8 @@ absl::Status MeasurementStream::OnLabels(const v1::Labels& part) {
     TENON_ASSIGN_OR_RETURN(Reservation reservation, server_->budget.Reserve(bytes));
     label_reservations_.push_back(std::move(reservation));
   }
-  TENON_RETURN_IF_ERROR(AppendLabels(part, call_->rows(), "labels", &labels_));
-  if (LabelCount(labels_) == call_->rows()) EndOfInput();
+  TENON_RETURN_IF_ERROR(AppendLabels(part, call_->rows(), "labels", &call_->labels));
+  if (LabelCount(call_->labels) == call_->rows()) EndOfInput();
   return absl::OkStatus();
 }
 
@@ -337,7 +357,12 @@ void MeasurementStream::OnEnd() {
   const absl::Status status = outcome();
   const double seconds = tally_.elapsed_seconds();
   server_->metrics.CallEnded(Method::kMeasure, status, seconds);
-  LogRequest("tenon.v1.MeasurementService/Measure", request_id_, status, seconds);
+  std::string request_id;
+  {
+    std::lock_guard lock(mutex_);
+    request_id = request_id_;
+  }
+  LogRequest("tenon.v1.MeasurementService/Measure", request_id, status, seconds);
 }
 
 }  // namespace tenon::server

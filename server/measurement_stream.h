@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -60,6 +61,7 @@ class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::Measur
   void OnHalfClose() override;
   absl::Status Dispatch(const v1::MeasureRequest& frame);
   absl::Status OnHeader(v1::MeasureHeader* header);
+  absl::Status Admit(v1::MeasureHeader header);
   absl::Status OnDatasetChunk(const v1::TensorChunk& chunk);
   absl::Status OnLabels(const v1::Labels& part);
   absl::Status OnProjection(const v1::Projection& projection);
@@ -78,7 +80,12 @@ class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::Measur
 
   // The workers' side.
   template <typename Work>
-  std::function<void()> OnExecutor(Work work);
+  std::function<void()> OnExecutor(Work work) {
+    return [self = Self(), work = std::move(work)] {
+      if (self->cancel()->cancelled()) return;  // the stream ends by itself
+      self->Guarded(work);
+    };
+  }
   std::function<void()> StartTask();
   void Start();
   void BindIfReady();
@@ -101,7 +108,9 @@ class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::Measur
   void Deliver(const ItemPointer& item);
   void Answer(ProjectionAnswer answer);
   void AnswerWritten();
-  void LeaveSingle();  // the answer does not fit in one message
+  // The answer does not fit in one message. `last_holds_place`: that of the latest item was not
+  // given up yet.
+  void LeaveSingle(bool last_holds_place);
   void SourceEnded(bool complete);
   void FinishIfDone();
   void SendProgress();
@@ -115,10 +124,8 @@ class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::Measur
 
   // The reader's own.
   State state_ = State::kStart;
-  std::string request_id_;  // for the log, also of a refused header
   ItemPointer current_;
   int64_t next_index_ = 0;
-  measurement::Labels labels_;
   std::vector<Reservation> label_reservations_;
 
   // Set by the reader at the header, or before the workers come.
@@ -131,13 +138,14 @@ class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::Measur
   std::atomic<bool> dropping_{false};  // ON_ERROR_STOP: what comes is ignored
 
   mutable std::mutex mutex_;
+  std::string request_id_;  // for the log, also of a refused header
   bool started_ = false, input_complete_ = false, binding_ = false, bound_ = false;
   std::vector<ItemPointer> waiting_;  // complete before the original side was built
   std::deque<ItemPointer> ready_;     // to be scored
   bool feeding_ = false, feed_again_ = false;
   int64_t next_fed_ = 0;  // whoever feeds
   bool source_ended_ = false, stream_complete_ = false, finished_ = false;
-  std::string kept_handle_;
+  std::shared_ptr<const StoredContent> kept_;  // the data set, once it is stored
   std::optional<std::chrono::steady_clock::time_point> last_progress_;
   bool progress_queued_ = false;
 };

@@ -44,6 +44,33 @@ int LockFolder(const std::string& path) {
   return -1;
 }
 
+}  // namespace
+
+// A descriptor of a folder. Movable.
+class OpenFolder {
+ public:
+  // Below the folder `at`, or anywhere; the descriptor is negative and errno set if it can't be.
+  OpenFolder(int at, const std::string& name)
+      : descriptor_(openat(at, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {}
+  ~OpenFolder() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  OpenFolder(OpenFolder&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  OpenFolder& operator=(OpenFolder&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+
+  int descriptor() const { return descriptor_; }
+  // Leads to this folder whatever its name is by now.
+  std::string Path() const { return StrCat("/proc/self/fd/", descriptor_); }
+
+ private:
+  int descriptor_;
+};
+
+namespace {
+
 absl::Status CheckOwner(const std::string& root) {
   struct stat status = {};
   const bool usable = lstat(root.c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
@@ -116,27 +143,41 @@ void ScratchSpace::RemoveLeftovers() const {
   }
 }
 
-absl::Status ScratchSpace::MakeAbove(const std::string& directory, ScratchFolder* folder) const {
+// Goes from folder to folder by descriptors, so that what was checked is what is used, whoever
+// renames folders meanwhile.
+absl::StatusOr<OpenFolder> ScratchSpace::MakeAbove(const std::string& directory,
+                                                   ScratchFolder* folder) const {
   const auto depth = std::count(directory.begin(), directory.end(), '/');
   if (depth >= kMaxDepth) {
     return Error(Reason::kBadParameter, StrCat("the folder for temporary files is ", depth + 1,
                                                " levels deep; at most ", kMaxDepth, " are made"));
   }
+  OpenFolder at(AT_FDCWD, root_);
   std::string path = root_;
   for (const auto part : absl::StrSplit(directory, '/', absl::SkipEmpty())) {
     if (part == ".") continue;
-    path += StrCat("/", std::string_view(part.data(), part.size()));
-    if (mkdir(path.c_str(), S_IRWXU) == 0) {
+    const std::string name(part.data(), part.size());
+    if (name.starts_with(kPrefix)) {
+      return Error(Reason::kBadParameter, StrCat("'", directory, "': names that begin with ",
+                                                 kPrefix, " are the server's own"));
+    }
+    path += StrCat("/", name);
+    if (mkdirat(at.descriptor(), name.c_str(), S_IRWXU) == 0) {
       folder->above_.push_back(path);
     } else if (errno != EEXIST) {
       return Error(Reason::kStorageFull,
                    StrCat("the folder '", directory, "' can't be made: ", SystemText(errno)));
     }
+    OpenFolder next(at.descriptor(), name);
+    if (next.descriptor() < 0) {
+      return Error(Reason::kStorageFull,
+                   StrCat("the folder '", directory, "' can't be opened: ", SystemText(errno)));
+    }
     // A link may lead anywhere.
-    TENON_RETURN_IF_ERROR(CheckInside(path, root_));
+    TENON_RETURN_IF_ERROR(CheckOpenInside(next.descriptor(), root_));
+    at = std::move(next);
   }
-  folder->path_ = path;
-  return absl::OkStatus();
+  return at;
 }
 
 absl::StatusOr<ScratchFolder> ScratchSpace::Make(const std::string& directory) const {
@@ -144,17 +185,17 @@ absl::StatusOr<ScratchFolder> ScratchSpace::Make(const std::string& directory) c
   int error = 0;
   for (int i = 0; i < kTries; ++i) {
     ScratchFolder folder;
-    const absl::Status made = MakeAbove(directory, &folder);
-    std::string path = StrCat(folder.path_, "/", kTemplate);
-    folder.path_.clear();  // only what is made next may be removed
-    TENON_RETURN_IF_ERROR(made);
+    TENON_ASSIGN_OR_RETURN(const OpenFolder above, MakeAbove(directory, &folder));
+    std::string path = StrCat(above.Path(), "/", kTemplate);
     if (mkdtemp(path.data()) == nullptr) {
       error = errno;
       continue;
     }
-    folder.path_ = path;
     folder.lock_ = LockFolder(path);
-    if (folder.lock_ >= 0) return folder;
+    if (folder.lock_ < 0) continue;
+    std::error_code unknown;
+    folder.path_ = fs::read_symlink(StrCat("/proc/self/fd/", folder.lock_), unknown).string();
+    if (!unknown) return folder;
   }
   return Error(Reason::kStorageFull, StrCat("no folder for temporary files can be made in '",
                                             directory, "': ", SystemText(error)));

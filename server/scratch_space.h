@@ -34,6 +34,8 @@ class ScratchFolder {
   std::vector<std::string> above_;  // made for it, the innermost last
 };
 
+class OpenFolder;  // in the .cc
+
 // Thread-safe. Several servers may share a root.
 class ScratchSpace {
  public:
@@ -44,8 +46,9 @@ class ScratchSpace {
                                                               int64_t budget_bytes);
 
   // A new folder below `directory`, which is relative to the root; empty: the root itself.
-  // BAD_PARAMETER: it can't be a name; PERMISSION_DENIED: it is absolute, has "..", or leads out of
-  // the root; STORAGE_FULL: it can't be made.
+  // BAD_PARAMETER: it can't be a name, or only calls' own folders have such a name;
+  // PERMISSION_DENIED: it is absolute, has "..", or leads out of the root; STORAGE_FULL: it can't
+  // be made.
   absl::StatusOr<ScratchFolder> Make(const std::string& directory) const;
 
   // Bytes of all files together; what calls plan is reserved here.
@@ -55,7 +58,8 @@ class ScratchSpace {
  private:
   ScratchSpace(std::string root, int64_t budget_bytes)
       : root_(std::move(root)), budget_(budget_bytes) {}
-  absl::Status MakeAbove(const std::string& directory, ScratchFolder* folder) const;
+  // The folder that the new one goes into; what is made of it is noted in `folder`.
+  absl::StatusOr<OpenFolder> MakeAbove(const std::string& directory, ScratchFolder* folder) const;
   void RemoveLeftovers() const;
 
   const std::string root_;  // canonical

@@ -84,7 +84,8 @@ Error BadGlob(Reason reason, std::string message) {
 // Walks the folders that a pattern names, part by part.
 class Lister {
  public:
-  Lister(std::string root, const std::string& glob) : root_(std::move(root)) {
+  Lister(std::string root, const std::string& glob, const CancelToken* cancel, int64_t max_visited)
+      : root_(std::move(root)), cancel_(cancel), max_visited_(max_visited) {
     for (const auto part : absl::StrSplit(glob, '/', absl::SkipEmpty())) {
       if (part != ".") parts_.emplace_back(part.data(), part.size());
     }
@@ -104,10 +105,19 @@ class Lister {
     std::error_code error;
     fs::directory_iterator entry(StrCat(root_, "/", folder), error);
     for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+      TENON_RETURN_IF_ERROR(CountVisit());
       const std::string name = entry->path().filename().string();
       if (MatchesGlob(part, name)) TENON_RETURN_IF_ERROR(Visit(folder + name, depth));
     }
     return absl::OkStatus();
+  }
+
+  absl::Status CountVisit() {
+    if (cancel_ != nullptr) TENON_RETURN_IF_ERROR(cancel_->Check());
+    if (++visited_ <= max_visited_) return absl::OkStatus();
+    return BadGlob(Reason::kExceedsServerLimit,
+                   StrCat("more than ", max_visited_, " names lie in the folders of the pattern"))
+        .Meta("limit", max_visited_);
   }
 
   absl::Status Visit(const std::string& name, size_t depth) {
@@ -134,6 +144,9 @@ class Lister {
   }
 
   const std::string root_;
+  const CancelToken* const cancel_;
+  const int64_t max_visited_;
+  int64_t visited_ = 0;
   std::vector<std::string> parts_, found_;
 };
 
@@ -182,7 +195,9 @@ bool NaturalLess(std::string_view a, std::string_view b) {
 }
 
 absl::StatusOr<std::vector<std::string>> ListServerFiles(const std::string& root,
-                                                         const std::string& glob, int64_t limit) {
+                                                         const std::string& glob, int64_t limit,
+                                                         const CancelToken* cancel,
+                                                         int64_t max_visited) {
   if (glob.empty()) return BadGlob(Reason::kMissingField, "the pattern of the files is required");
   // Matching costs the product of a name's and a pattern's length.
   constexpr size_t kLongestGlob = 1024;
@@ -195,7 +210,8 @@ absl::StatusOr<std::vector<std::string>> ListServerFiles(const std::string& root
   if (!relative.ok()) {
     return BadGlob(GetErrorDetails(relative).reason, std::string(relative.message()));
   }
-  TENON_ASSIGN_OR_RETURN(std::vector<std::string> files, Lister(root, glob).List());
+  TENON_ASSIGN_OR_RETURN(std::vector<std::string> files,
+                         Lister(root, glob, cancel, max_visited).List());
   if (files.empty()) {
     return BadGlob(Reason::kBadFile, StrCat("no file below the server's data root matches '",
                                             ReplaceInvalidUtf8(glob), "'"));

@@ -9,12 +9,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "backends/core/cancel.h"
 #include "backends/core/npy_file.h"
 
 namespace tenon::server {
 
-// Files that one glob may name; more are refused.
+// Files that one glob may name, and names in folders that are looked at for it; more are refused.
 inline constexpr int64_t kMaxServerFiles = 100'000;
+inline constexpr int64_t kMaxVisitedNames = 1'000'000;
 
 // Whether a name matches a pattern of "*", "?" (one code point) and "[...]" (with ranges; "!" or
 // "^" first negates). Takes time of at most the product of the lengths. A leading dot is matched
@@ -27,9 +29,12 @@ bool NaturalLess(std::string_view a, std::string_view b);
 // The files below `root` (canonical) that match `glob`, relative to it, in natural order, at most
 // `limit` of them. Folders are no files. Fields are "glob". MISSING_FIELD: empty;
 // PERMISSION_DENIED: an absolute glob, one with "..", or a link that leads out of the root;
-// BAD_FILE: nothing matches; EXCEEDS_SERVER_LIMIT: more than kMaxServerFiles.
+// BAD_FILE: nothing matches; EXCEEDS_SERVER_LIMIT: more than kMaxServerFiles, or more than
+// `max_visited` names to look at; the token's. Takes its time: not for gRPC's threads.
 absl::StatusOr<std::vector<std::string>> ListServerFiles(const std::string& root,
-                                                         const std::string& glob, int64_t limit);
+                                                         const std::string& glob, int64_t limit,
+                                                         const CancelToken* cancel = nullptr,
+                                                         int64_t max_visited = kMaxVisitedNames);
 
 // Opens a listed file; never waits. BAD_FILE: gone, unreadable, not regular, malformed;
 // PERMISSION_DENIED: it leads out of the root by now.

@@ -3,6 +3,7 @@
 #ifndef TENON_SERVER_STATE_H_
 #define TENON_SERVER_STATE_H_
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -37,6 +38,11 @@ struct Limits {
   int64_t max_specs = 1000;       // measures of one request
   int64_t max_in_flight = 64;     // projections
   int64_t max_threads = 0;        // per request; set at start
+
+  // Of an answer: what a client takes that was not told otherwise, less the frame around it.
+  int64_t answer_bytes() const {
+    return std::min(max_message_bytes, (int64_t{4} << 20) - (int64_t{1} << 10));
+  }
 };
 
 // The providers of a server: each one warm, or with the reason why not. Thread-safe.
@@ -79,7 +85,8 @@ struct ServerState {
         write_stall_limit(write_stall_limit),
         budget(memory_budget_bytes),
         watchdog(write_stall_limit),
-        executor(concurrent_requests, static_cast<size_t>(max_queued_requests)) {}
+        executor(concurrent_requests, static_cast<size_t>(max_queued_requests)),
+        listing(1, static_cast<size_t>(max_queued_requests)) {}
 
   Limits limits;
   ServiceSettings settings;
@@ -95,7 +102,10 @@ struct ServerState {
   WriteWatchdog watchdog;
   std::shared_ptr<ContentStore> store;    // data sets and tensors by content
   std::shared_ptr<ScratchSpace> scratch;  // null: no temporary files
-  Executor executor;                      // last: its tasks use all of the above
+  // Last: their tasks use all of the above. What looks through folders has a thread of its own,
+  // since it waits for disks; its tasks go on in the executor.
+  Executor executor;
+  Executor listing;
 };
 
 }  // namespace tenon::server

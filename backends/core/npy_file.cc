@@ -17,6 +17,7 @@ namespace {
 
 constexpr int64_t kMaxHeaderBytes = int64_t{16} << 10;
 constexpr int64_t kPieceBytes = int64_t{64} << 10;
+constexpr int64_t kMaxReadBytes = int64_t{8} << 20;  // without a look at the token
 
 Error Unreadable(std::string_view what) {
   return Error(Reason::kBadParameter, StrCat("the file can't be read: ", what)).Field("data");
@@ -66,14 +67,21 @@ absl::StatusOr<NpyFile> NpyFile::Open(int descriptor) {
   return file;
 }
 
-absl::Status NpyFile::ReadAt(int64_t offset, std::byte* to, int64_t bytes) const {
-  TENON_ASSIGN_OR_RETURN(const int64_t got,
-                         ReadUpTo(descriptor_, header_.data_offset + offset, to, bytes));
-  return got == bytes ? absl::OkStatus() : Unreadable("it has become shorter").Build();
+absl::Status NpyFile::ReadAt(int64_t offset, std::byte* to, int64_t bytes,
+                             const CancelToken* cancel) const {
+  for (int64_t done = 0; done < bytes; done += kMaxReadBytes) {
+    if (cancel != nullptr) TENON_RETURN_IF_ERROR(cancel->Check());
+    const int64_t wanted = std::min(kMaxReadBytes, bytes - done);
+    TENON_ASSIGN_OR_RETURN(
+        const int64_t got,
+        ReadUpTo(descriptor_, header_.data_offset + offset + done, to + done, wanted));
+    if (got < wanted) return Unreadable("it has become shorter");
+  }
+  return absl::OkStatus();
 }
 
 // Column after column, in pieces, so that there is no second copy of the array.
-absl::Status NpyFile::ReadTransposed(Tensor* tensor) const {
+absl::Status NpyFile::ReadTransposed(Tensor* tensor, const CancelToken* cancel) const {
   const int64_t rows = header_.spec.shape[0], columns = header_.spec.shape[1];
   const auto size = static_cast<int64_t>(DTypeSize(header_.spec.dtype));
   const int64_t total = rows * columns, per_piece = kPieceBytes / size;
@@ -81,7 +89,7 @@ absl::Status NpyFile::ReadTransposed(Tensor* tensor) const {
   std::byte* values = tensor->buffer.data();
   for (int64_t first = 0; first < total; first += per_piece) {
     const int64_t count = std::min(per_piece, total - first);
-    TENON_RETURN_IF_ERROR(ReadAt(first * size, piece.data(), count * size));
+    TENON_RETURN_IF_ERROR(ReadAt(first * size, piece.data(), count * size, cancel));
     int64_t row = first % rows, column = first / rows;
     for (int64_t p = 0; p < count; ++p) {
       std::memcpy(values + (row * columns + column) * size, piece.data() + p * size,
@@ -94,16 +102,17 @@ absl::Status NpyFile::ReadTransposed(Tensor* tensor) const {
   return absl::OkStatus();
 }
 
-absl::Status NpyFile::Read(Tensor* tensor) const {
+absl::Status NpyFile::Read(Tensor* tensor, const CancelToken* cancel) const {
   const size_t axes = header_.spec.shape.size();
   if (header_.fortran_order && axes > 2) {
     return Error(Reason::kUnsupportedDtype,
                  StrCat("the array has ", axes, " axes in Fortran order; expected at most 2"))
         .Field("fortran_order");
   }
-  TENON_RETURN_IF_ERROR(header_.fortran_order && axes == 2
-                            ? ReadTransposed(tensor)
-                            : ReadAt(0, tensor->buffer.data(), tensor->buffer.size_bytes()));
+  TENON_RETURN_IF_ERROR(
+      header_.fortran_order && axes == 2
+          ? ReadTransposed(tensor, cancel)
+          : ReadAt(0, tensor->buffer.data(), tensor->buffer.size_bytes(), cancel));
   if (header_.spec.dtype != DType::kBool) return absl::OkStatus();
   auto* values = tensor->buffer.as<uint8_t>();
   std::transform(values, values + tensor->buffer.size_bytes(), values,

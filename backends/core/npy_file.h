@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "backends/core/cancel.h"
 #include "backends/core/npy.h"
 #include "backends/core/tensor.h"
 
@@ -24,14 +25,15 @@ class NpyFile {
 
   const TensorSpec& spec() const { return header_.spec; }
   // Fills `tensor`, which has this spec(), in C order; bools become 0 or 1. BAD_PARAMETER when the
-  // file has become shorter meanwhile or can't be read. Arrays in Fortran order have at most two
-  // axes (UNSUPPORTED_DTYPE otherwise).
-  absl::Status Read(Tensor* tensor) const;
+  // file has become shorter meanwhile or can't be read; the token's. Arrays in Fortran order have
+  // at most two axes (UNSUPPORTED_DTYPE otherwise).
+  absl::Status Read(Tensor* tensor, const CancelToken* cancel = nullptr) const;
 
  private:
   NpyFile() = default;
-  absl::Status ReadAt(int64_t offset, std::byte* to, int64_t bytes) const;
-  absl::Status ReadTransposed(Tensor* tensor) const;
+  absl::Status ReadAt(int64_t offset, std::byte* to, int64_t bytes,
+                      const CancelToken* cancel) const;
+  absl::Status ReadTransposed(Tensor* tensor, const CancelToken* cancel) const;
 
   int descriptor_ = -1;
   NpyHeader header_;

@@ -44,6 +44,7 @@ std::shared_ptr<const OriginalSide::Kept> OriginalSide::Keep(const Variant& vari
   if (there) return kept;
   std::erase_if(
       kept_, [&](const auto& other) { return Serves(*kept, other->variant, other->resource.key); });
+  if (kept_.size() >= kMaxKept) kept_.erase(kept_.begin());
   kept_.push_back(kept);
   return kept;
 }

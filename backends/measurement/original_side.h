@@ -33,6 +33,8 @@ class OriginalSide {
     std::shared_ptr<void> lease;  // gives the bytes back to whoever accounts for them
     double build_seconds = 0;
   };
+  // Of them all; the oldest makes room. Tiny ones have more about them than the lender knows.
+  static constexpr size_t kMaxKept = 2000;
   // Asked before `bytes` bytes are kept: a lease on them, or null to refuse.
   using Lend = std::function<std::shared_ptr<void>(int64_t bytes)>;
 

@@ -82,8 +82,17 @@ absl::Status Session::Impl::CheckOriginal(const CancelToken* cancel) {
   return absl::OkStatus();
 }
 
+bool Session::Impl::needs_labels() const {
+  return std::any_of(specs.begin(), specs.end(),
+                     [](const MeasureSpec& spec) { return spec.info->needs_labels; });
+}
+
 absl::Status Session::Impl::BindOriginal(const Tensor& matrix, const CancelToken* cancel) {
   const auto start = std::chrono::steady_clock::now();
+  if (classes.empty() && needs_labels()) {
+    return Error(Reason::kLabelsRequired, "a measure needs labels and none were given")
+        .Field("labels");
+  }
   TENON_RETURN_IF_ERROR(BindPoints(matrix));
   TENON_RETURN_IF_ERROR(BindPrecomputed());
   TENON_ASSIGN_OR_RETURN(ResourceSet set, ResourceSet::Allocate(plan.original_keys, options.rows));
@@ -106,9 +115,10 @@ absl::Status Session::Impl::BindOriginal(const Tensor& matrix, const CancelToken
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Session::~Session() = default;
 
-absl::StatusOr<std::unique_ptr<Session>> Session::Prepare(
-    const std::vector<RawSpec>& specs, const SessionOptions& options, const Labels& labels,
-    std::shared_ptr<plugin::Provider> provider, std::shared_ptr<plugin::Provider> fallback) {
+absl::StatusOr<std::unique_ptr<Session>> Session::Plan(const std::vector<RawSpec>& specs,
+                                                       const SessionOptions& options,
+                                                       std::shared_ptr<plugin::Provider> provider,
+                                                       std::shared_ptr<plugin::Provider> fallback) {
   if (options.rows < 2) {
     return Error(Reason::kTooFewRows,
                  absl::StrCat("the data set has ", options.rows, " rows, at least 2 are needed"))
@@ -120,14 +130,9 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Prepare(
     TENON_ASSIGN_OR_RETURN(impl->specs, CheckSpecs(specs, options.rows));
     DrawSeeds(impl->specs);
     TENON_RETURN_IF_ERROR(CheckPrecomputed(impl->specs, options));
-    const bool needs_labels =
-        std::any_of(impl->specs.begin(), impl->specs.end(),
-                    [](const MeasureSpec& spec) { return spec.info->needs_labels; });
-    if (needs_labels) {
-      TENON_ASSIGN_OR_RETURN(impl->classes, ClassNumbers(labels, options.rows));
-    }
     impl->providers = {std::move(provider), std::move(fallback)};
     TENON_ASSIGN_OR_RETURN(impl->plan, PlanSession(impl->specs, options, impl->providers));
+    impl->consumers = Consumers(impl->specs);
     impl->options = options;
     return std::unique_ptr<Session>(new Session(std::move(impl)));
   } catch (const std::bad_alloc&) {
@@ -135,9 +140,36 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Prepare(
   }
 }
 
+absl::StatusOr<std::unique_ptr<Session>> Session::Prepare(
+    const std::vector<RawSpec>& specs, const SessionOptions& options, const Labels& labels,
+    std::shared_ptr<plugin::Provider> provider, std::shared_ptr<plugin::Provider> fallback) {
+  TENON_ASSIGN_OR_RETURN(std::unique_ptr<Session> session,
+                         Plan(specs, options, std::move(provider), std::move(fallback)));
+  TENON_RETURN_IF_ERROR(session->SetLabels(labels));
+  return session;
+}
+
+absl::Status Session::SetLabels(const Labels& labels) {
+  if (!impl_->needs_labels()) return absl::OkStatus();
+  try {
+    TENON_ASSIGN_OR_RETURN(impl_->classes, ClassNumbers(labels, impl_->options.rows));
+    return absl::OkStatus();
+  } catch (const std::bad_alloc&) {
+    return Error(Reason::kExceedsMemoryBudget, kOutOfMemory);
+  }
+}
+
 const std::vector<MeasureSpec>& Session::specs() const { return impl_->specs; }
 int64_t Session::planned_peak_bytes() const { return impl_->plan.Peak(); }
+absl::StatusOr<int64_t> Session::projection_bytes(int64_t columns) const {
+  return ProjectionPeak(columns, impl_->specs, impl_->options, impl_->plan, impl_->providers);
+}
 int64_t Session::original_bytes() const { return impl_->plan.Original(); }
+int64_t Session::warm_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& kept : impl_->plan.warm) bytes += kept->resource.bytes;
+  return bytes;
+}
 int64_t Session::planned_temporary_bytes() const {
   return impl_->plan.projection_temporary * impl_->plan.in_flight;
 }

@@ -1,10 +1,9 @@
 // Scores many projections of one data set by a fixed list of measures.
 //
-// Life: Prepare checks and plans (no request-sized memory) -> the caller admits
-// planned_peak_bytes()
-// -> BindOriginal builds the original side once -> Measure per projection, up to in_flight() at
-// once from different threads. Requirements of all specifications are merged: equal resources are
-// built once, those with a k for the largest.
+// Life: Plan checks and plans (no request-sized memory) -> the caller admits planned_peak_bytes()
+// -> SetLabels, if a measure needs them -> BindOriginal builds the original side once -> Measure
+// per projection, up to in_flight() at once from different threads. Requirements of all
+// specifications are merged: equal resources are built once, those with a k for the largest.
 
 #ifndef TENON_BACKENDS_MEASUREMENT_SESSION_H_
 #define TENON_BACKENDS_MEASUREMENT_SESSION_H_
@@ -73,6 +72,7 @@ struct RunInfo {
     double parameter = 0;       // sigma of densities; else 0
     double build_seconds = 0;
     bool reused = false;
+    bool leased = false;         // its bytes have a lease of SessionOptions::warm
     std::vector<int> consumers;  // positions of specifications, ascending
     // Orders of pairs.
     std::string pair_strategy;  // "memory", "external"; empty for other kinds
@@ -91,21 +91,34 @@ struct ProjectionScores {
 
 class Session {
  public:
-  // Errors: those of CheckSpecs; TOO_FEW_ROWS; LABELS_REQUIRED; SHAPE_MISMATCH (labels' count);
-  // UNSUPPORTED_BY_PROVIDER; EXCEEDS_MEMORY_BUDGET and EXCEEDS_TEMPORARY_BUDGET naming the budget
-  // and what is needed. Seeds that were not given are drawn here; specs() has them. `fallback`
-  // builds what `provider` does not; null: that is an error.
+  // Errors: those of CheckSpecs; TOO_FEW_ROWS; UNSUPPORTED_BY_PROVIDER; EXCEEDS_MEMORY_BUDGET and
+  // EXCEEDS_TEMPORARY_BUDGET naming the budget and what is needed. Seeds that were not given are
+  // drawn here; specs() has them. `fallback` builds what `provider` does not; null: that is an
+  // error.
+  static absl::StatusOr<std::unique_ptr<Session>> Plan(
+      const std::vector<RawSpec>& specs, const SessionOptions& options,
+      std::shared_ptr<plugin::Provider> provider,
+      std::shared_ptr<plugin::Provider> fallback = nullptr);
+  // Plan and SetLabels in one.
   static absl::StatusOr<std::unique_ptr<Session>> Prepare(
       const std::vector<RawSpec>& specs, const SessionOptions& options, const Labels& labels,
       std::shared_ptr<plugin::Provider> provider,
       std::shared_ptr<plugin::Provider> fallback = nullptr);
   ~Session();
 
+  // Before BindOriginal; looked at only when a measure needs labels. Sorts them. LABELS_REQUIRED,
+  // SHAPE_MISMATCH (their count), NOT_FINITE.
+  absl::Status SetLabels(const Labels& labels);
+
   const std::vector<MeasureSpec>& specs() const;
   // With in_flight() projections of max_embedded_columns. Wider ones take more, in all never more
   // than the budget.
   int64_t planned_peak_bytes() const;
+  // What one projection of this width takes at most while it is scored. EXCEEDS_MEMORY_BUDGET as
+  // Measure.
+  absl::StatusOr<int64_t> projection_bytes(int64_t columns) const;
   int64_t original_bytes() const;           // kept for the original side
+  int64_t warm_bytes() const;               // of what was there already, beside original_bytes()
   int64_t planned_temporary_bytes() const;  // files of all projections in flight
   int in_flight() const;                    // projections at once
   // What limited it: "requested", "memory", "threads", "temporary".

@@ -50,7 +50,7 @@ RunInfo::Resource Session::Impl::Describe(const ResourceKey& key) const {
   if (key.kind == TENON_RESOURCE_DENSITY) entry.parameter = key.parameter;
   const auto bytes = ResourceBytes(key, options.rows);
   entry.bytes = bytes.ok() ? *bytes : 0;
-  entry.consumers = ConsumersOf(specs, key);
+  entry.consumers = consumers.Of(key);
   if (key.kind == TENON_RESOURCE_PAIR_ORDER || key.kind == TENON_RESOURCE_ORDERED_PAIR_STATISTICS) {
     entry.pair_strategy = plan.is_external ? "external" : "memory";
   }
@@ -145,19 +145,24 @@ absl::Status Session::Impl::Build(const ResourceSet& outputs, const OneProjectio
 }
 
 // Hands what was built to the sessions to come, if they may have it. The set goes on with it.
-void Session::Impl::KeepForOthers(const RunInfo& info, ResourceSet& set) const {
+void Session::Impl::KeepForOthers(RunInfo& info, ResourceSet& set) const {
   if (options.warm == nullptr) return;
   for (size_t r = 0; r < set.memory.size(); ++r) {
     const ResourceKey& key = set.resources[r].key;
-    // Reported last, if several were built of this kind.
-    const auto built = std::find_if(info.resources.rbegin(), info.resources.rend(),
-                                    [&](const RunInfo::Resource& entry) {
-                                      return !entry.reused && entry.kind == KindName(key.kind) &&
-                                             entry.space == SpaceName(key.space);
-                                    });
-    const double seconds = built == info.resources.rend() ? 0 : built->build_seconds;
+    const int64_t bytes = set.memory[r].size_bytes();
+    // Orders of pairs look the same in a report; then each entry stands for one.
+    const auto built = std::find_if(
+        info.resources.begin(), info.resources.end(), [&](const RunInfo::Resource& entry) {
+          return !entry.reused && !entry.leased && entry.bytes == bytes &&
+                 entry.kind == KindName(key.kind) && entry.space == SpaceName(key.space) &&
+                 entry.k == key.k &&
+                 (key.kind != TENON_RESOURCE_DENSITY || entry.parameter == key.parameter);
+        });
+    const bool known = built != info.resources.end();
     set.kept.push_back(options.warm->Keep(VariantOf(options, providers, key.kind), key,
-                                          std::move(set.memory[r]), seconds));
+                                          std::move(set.memory[r]),
+                                          known ? built->build_seconds : 0));
+    if (known) built->leased = set.kept.back()->lease != nullptr;
   }
   set.memory.clear();
 }

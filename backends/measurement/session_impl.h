@@ -50,6 +50,7 @@ struct Session::Impl {
   std::vector<int32_t> classes;
   SessionProviders providers;
   SessionPlan plan;
+  Consumers consumers;
 
   bool bound = false;
   Tensor original;
@@ -63,6 +64,7 @@ struct Session::Impl {
   mutable bool late_built = false;
   mutable ResourceSet late_resources;
 
+  bool needs_labels() const;
   absl::Status BindOriginal(const Tensor& matrix, const CancelToken* cancel);
   absl::Status BindPoints(const Tensor& matrix);
   absl::Status CheckOriginal(const CancelToken* cancel);
@@ -92,7 +94,7 @@ struct Session::Impl {
   void ReportBuilt(const std::vector<tenon_resource>& part,
                    const tenon_resource_statistics& statistics, double seconds,
                    RunInfo& info) const;
-  void KeepForOthers(const RunInfo& info, ResourceSet& set) const;
+  void KeepForOthers(RunInfo& info, ResourceSet& set) const;
   RunInfo::Resource Describe(const ResourceKey& key) const;
   void ReportReused(const ResourceSet& set, RunInfo& info) const;
   absl::Status BindPrecomputed();

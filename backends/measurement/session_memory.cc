@@ -226,6 +226,17 @@ absl::Status PlanFiles(const SessionOptions& options, SessionPlan& plan) {
       .Meta("smallest_budget_bytes", plan.projection_temporary);
 }
 
+// As plan.projection_fixed, for another width.
+absl::StatusOr<int64_t> ProjectionFixed(int64_t columns, const SessionOptions& options,
+                                        const SessionPlan& plan) {
+  TENON_ASSIGN_OR_RETURN(
+      const int64_t planned_copy,
+      CheckedByteCount({options.compute_dtype, {options.rows, options.max_embedded_columns}}));
+  TENON_ASSIGN_OR_RETURN(const int64_t copy,
+                         CheckedByteCount({options.compute_dtype, {options.rows, columns}}));
+  return plan.projection_fixed - planned_copy + copy;
+}
+
 }  // namespace
 
 tenon_matrix MatrixOf(const SessionOptions& options, bool original, int64_t columns) {
@@ -264,12 +275,7 @@ absl::StatusOr<int64_t> ProjectionWorking(int64_t columns, const std::vector<Mea
                                           const SessionOptions& options, const SessionPlan& plan,
                                           const SessionProviders& providers) {
   if (columns <= options.max_embedded_columns) return plan.projection_working;
-  TENON_ASSIGN_OR_RETURN(
-      const int64_t planned_copy,
-      CheckedByteCount({options.compute_dtype, {options.rows, options.max_embedded_columns}}));
-  TENON_ASSIGN_OR_RETURN(const int64_t copy,
-                         CheckedByteCount({options.compute_dtype, {options.rows, columns}}));
-  const int64_t held = plan.projection_fixed - planned_copy + copy;
+  TENON_ASSIGN_OR_RETURN(const int64_t held, ProjectionFixed(columns, options, plan));
   const int64_t budget = options.memory_budget_bytes;
   SessionOptions one = options;  // as if one such projection had its share to itself
   if (budget > 0) {
@@ -295,6 +301,16 @@ absl::StatusOr<int64_t> ProjectionWorking(int64_t columns, const std::vector<Mea
       .Meta("columns", columns)
       .Meta("memory_budget_bytes", budget)
       .Meta("smallest_budget_bytes", smallest);
+}
+
+absl::StatusOr<int64_t> ProjectionPeak(int64_t columns, const std::vector<MeasureSpec>& specs,
+                                       const SessionOptions& options, const SessionPlan& plan,
+                                       const SessionProviders& providers) {
+  if (columns <= options.max_embedded_columns) return plan.Projection();
+  TENON_ASSIGN_OR_RETURN(const int64_t working,
+                         ProjectionWorking(columns, specs, options, plan, providers));
+  TENON_ASSIGN_OR_RETURN(const int64_t fixed, ProjectionFixed(columns, options, plan));
+  return fixed + std::max(working, LargestMetricWorking(columns, specs, options, plan));
 }
 
 }  // namespace tenon::measurement

@@ -25,6 +25,12 @@ absl::StatusOr<int64_t> ProjectionWorking(int64_t columns, const std::vector<Mea
                                           const SessionOptions& options, const SessionPlan& plan,
                                           const SessionProviders& providers);
 
+// All that such a projection takes at most: its copy, its resources, and the larger of the scratch
+// of their building and that of the measures' last steps. Errors as ProjectionWorking.
+absl::StatusOr<int64_t> ProjectionPeak(int64_t columns, const std::vector<MeasureSpec>& specs,
+                                       const SessionOptions& options, const SessionPlan& plan,
+                                       const SessionProviders& providers);
+
 // The matrix of one space without its data.
 tenon_matrix MatrixOf(const SessionOptions& options, bool original, int64_t columns);
 

@@ -178,24 +178,28 @@ OriginalSide::Variant VariantOf(const SessionOptions& options, const SessionProv
           options.compute_dtype, options.geodesic};
 }
 
-std::vector<int> ConsumersOf(const std::vector<MeasureSpec>& specs, const ResourceKey& key) {
-  std::vector<int> consumers;
+Consumers::Consumers(const std::vector<MeasureSpec>& specs) {
+  const auto add = [&](const ResourceKey& key, size_t spec) {
+    by_key_[{key.kind, key.space, key.parameter}].insert(static_cast<int>(spec));
+  };
   for (size_t s = 0; s < specs.size(); ++s) {
-    for (ResourceKey wanted : Requirements(specs[s])) {
+    for (const ResourceKey& key : Requirements(specs[s])) {
+      add(key, s);
       // Tables stand in for what is computed from them.
-      if (wanted.kind == TENON_RESOURCE_SELECTED_RANKS && key.kind == TENON_RESOURCE_RANK_TABLE) {
-        wanted = key;
+      if (key.kind == TENON_RESOURCE_SELECTED_RANKS) {
+        add({TENON_RESOURCE_RANK_TABLE, TENON_RESOURCE_ORIGINAL, 0, 0}, s);
       }
-      if (wanted.kind == TENON_RESOURCE_PAIR_STATISTICS && key.kind == TENON_RESOURCE_CONDENSED) {
-        wanted = key;
+      if (key.kind == TENON_RESOURCE_PAIR_STATISTICS) {
+        add({TENON_RESOURCE_CONDENSED, TENON_RESOURCE_ORIGINAL, 0, 0}, s);
       }
-      wanted.k = key.k;
-      if (!SameKey(wanted, key)) continue;
-      consumers.push_back(static_cast<int>(s));
-      break;
     }
   }
-  return consumers;
+}
+
+std::vector<int> Consumers::Of(const ResourceKey& key) const {
+  const auto found = by_key_.find({key.kind, key.space, key.parameter});
+  if (found == by_key_.end()) return {};
+  return {found->second.begin(), found->second.end()};
 }
 
 absl::StatusOr<SessionPlan> PlanSession(const std::vector<MeasureSpec>& specs,

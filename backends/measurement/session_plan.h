@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -70,8 +73,19 @@ absl::StatusOr<SessionPlan> PlanSession(const std::vector<MeasureSpec>& specs,
 OriginalSide::Variant VariantOf(const SessionOptions& options, const SessionProviders& providers,
                                 int32_t kind);
 
-// Positions of the specifications that are scored from a resource, or from what is built with it.
-std::vector<int> ConsumersOf(const std::vector<MeasureSpec>& specs, const ResourceKey& key);
+// Which specifications are scored from which resources. Immutable.
+class Consumers {
+ public:
+  Consumers() = default;
+  explicit Consumers(const std::vector<MeasureSpec>& specs);
+  // Positions of those that are scored from a resource, or from what is built with it; ascending.
+  std::vector<int> Of(const ResourceKey& key) const;
+
+ private:
+  // Kind, space and parameter; resources with a k serve all that want at most as many.
+  using Key = std::tuple<int32_t, int32_t, double>;
+  std::map<Key, std::set<int>> by_key_;
+};
 
 }  // namespace tenon::measurement
 

@@ -123,10 +123,33 @@ TEST(Executor, QueuesAsManyAsItMayAndRefusesTheRest) {
     EXPECT_TRUE(Fails(refused, Reason::kOverloaded));
     EXPECT_EQ(GetErrorDetails(refused).metadata.at("queued_requests"), "2");
     EXPECT_EQ(GetErrorDetails(refused).metadata.count("retry_delay_seconds"), 1u);
-    executor.Continue([&] { order.push_back(0); });  // never refused, and first
+    executor.Continue([&] { order.push_back(0); });  // never refused
     gate.Open();
   }
   EXPECT_EQ(order, (std::vector<int>{0, 1, 2}));
+}
+
+TEST(Executor, ContinuationsTakeTurnsWithWaitingRequestsAndNoPlaceInTheQueue) {
+  Gate gate;
+  std::string order;
+  std::function<void()> stream;
+  {
+    Executor executor(1, 2);
+    ASSERT_TRUE(executor.Submit(gate.Task()).ok());
+    gate.WaitUntilStarted();
+    stream = [&, left = 4]() mutable {  // long: each of its tasks brings the next
+      order += 'c';
+      if (--left > 0) executor.Continue([&] { stream(); });
+    };
+    executor.Continue([&] { stream(); });
+    executor.Continue([&] { order += 'd'; });
+    ASSERT_TRUE(executor.Submit([&] { order += '1'; }).ok());
+    ASSERT_TRUE(executor.Submit([&] { order += '2'; }).ok());
+    EXPECT_EQ(executor.queued(), 2u);
+    EXPECT_TRUE(Fails(executor.Submit([] {}), Reason::kOverloaded));
+    gate.Open();
+  }
+  EXPECT_EQ(order, "c1d2ccc");
 }
 
 TEST(Executor, WithoutAQueueItStillUsesItsThreads) {

@@ -40,7 +40,9 @@ class ContentStoreTest : public ::testing::Test {
     return details.reason;
   }
 
-  MemoryBudget budget_{1000};
+  static constexpr int64_t kEntry = ContentStore::kEntryBytes;
+
+  MemoryBudget budget_{1000 + 3 * kEntry};
   ContentStore::TimePoint now_ = ContentStore::TimePoint(std::chrono::hours(1'000'000));
   ContentStore store_{&budget_, seconds(100), [this] { return now_; }};
   bool created_ = false;
@@ -70,7 +72,8 @@ TEST_F(ContentStoreTest, TheSameContentIsThereOnce) {
   EXPECT_EQ(first, second);
   EXPECT_EQ(second->display_name, "one");
   EXPECT_EQ(store_.bytes(), 100);
-  EXPECT_EQ(budget_.reserved_bytes(), 100);
+  EXPECT_EQ(store_.reserved_bytes(), 100 + kEntry);
+  EXPECT_EQ(budget_.reserved_bytes(), 100 + kEntry);
 }
 
 TEST_F(ContentStoreTest, KindsAreApart) {
@@ -98,17 +101,28 @@ TEST_F(ContentStoreTest, AnExpectedHashIsChecked) {
 }
 
 TEST_F(ContentStoreTest, BytesAreReservedOnce) {
-  auto reservation = budget_.Reserve(600);
+  auto reservation = budget_.Reserve(600 + kEntry);
   ASSERT_TRUE(reservation.ok());
   Put(MakeTensor({600}, 1), {.reservation = *std::move(reservation)});
-  EXPECT_EQ(budget_.reserved_bytes(), 600);
-  const auto refused = store_.Put(Kind::kDataset, MakeTensor({500}, 1), {}, &created_);
+  EXPECT_EQ(budget_.reserved_bytes(), 600 + kEntry);
+  const auto refused = store_.Put(Kind::kDataset, MakeTensor({500 + 2 * kEntry}, 1), {}, &created_);
   EXPECT_EQ(GetErrorDetails(refused.status()).reason, Reason::kOverloaded);
-  EXPECT_EQ(budget_.reserved_bytes(), 600);
+  EXPECT_EQ(budget_.reserved_bytes(), 600 + kEntry);
   // The same content again gives its own reservation back.
-  auto again = budget_.Reserve(400);
+  auto again = budget_.Reserve(400 + kEntry);
+  ASSERT_TRUE(again.ok());
   Put(MakeTensor({600}, 1), {.reservation = *std::move(again)});
-  EXPECT_EQ(budget_.reserved_bytes(), 600);
+  EXPECT_EQ(budget_.reserved_bytes(), 600 + kEntry);
+}
+
+// The budget bounds the number of things that have next to no bytes themselves.
+TEST_F(ContentStoreTest, TinyContentTakesItsPlaceOfTheBudget) {
+  Put(MakeTensor({0, 1}, 1), {}, Kind::kTensor);
+  Put(MakeTensor({0, 2}, 1), {}, Kind::kTensor);
+  Put(MakeTensor({0, 3}, 1), {}, Kind::kTensor);
+  EXPECT_EQ(budget_.reserved_bytes(), 3 * kEntry);
+  const auto refused = store_.Put(Kind::kTensor, MakeTensor({0, 4}, 1), {}, &created_);
+  EXPECT_EQ(GetErrorDetails(refused.status()).reason, Reason::kOverloaded);
 }
 
 TEST_F(ContentStoreTest, ContentExpiresUnlessItIsUsed) {
@@ -125,26 +139,74 @@ TEST_F(ContentStoreTest, ContentExpiresUnlessItIsUsed) {
   now_ += seconds(1);
   EXPECT_EQ(GetReason(by_default), Reason::kNotFound);
   EXPECT_EQ(store_.bytes(), 8);
-  EXPECT_EQ(budget_.reserved_bytes(), 8);
+  EXPECT_EQ(budget_.reserved_bytes(), 8 + 2 * kEntry);
   now_ += seconds(51);
   EXPECT_EQ(GetReason(longer), Reason::kNotFound);
 }
 
-TEST_F(ContentStoreTest, WhatIsInUseOutlivesItsPlace) {
-  auto content = Put(MakeTensor({50}, 1));
-  EXPECT_EQ(store_.Describe(Kind::kDataset, content->handle)->active_uses, 1);
-  const auto other = store_.Get(Kind::kDataset, content->handle);
+TEST_F(ContentStoreTest, WhatIsInUseStays) {
+  auto content = Put(MakeTensor({50}, 1), {.ttl = std::chrono::duration<double>(1e-12)});
+  const std::string handle = content->handle;
+  EXPECT_EQ(store_.Describe(Kind::kDataset, handle)->active_uses, 1);
+  auto other = store_.Get(Kind::kDataset, handle);
   EXPECT_EQ(store_.List(Kind::kDataset).at(0).active_uses, 2);
-  EXPECT_TRUE(store_.Delete(Kind::kDataset, content->handle).ok());
-  EXPECT_EQ(GetErrorDetails(store_.Delete(Kind::kDataset, content->handle)).reason,
-            Reason::kNotFound);
-  EXPECT_EQ(content->tensor.buffer.as<uint8_t>()[49], 50);
-  EXPECT_EQ(budget_.reserved_bytes(), 50);
+  auto copy = *other;
+  EXPECT_EQ(store_.Describe(Kind::kDataset, handle)->active_uses, 2);
+  content.reset();
+  other->reset();
+  now_ += seconds(1000);
+  const ErrorDetails details = GetErrorDetails(store_.Delete(Kind::kDataset, handle).status());
+  EXPECT_EQ(details.reason, Reason::kInUse);
+  EXPECT_EQ(details.metadata.at("active_calls"), "1");
+  store_.Evict(1000);
+  EXPECT_EQ(store_.bytes(), 50);
+  copy.reset();
+  now_ += seconds(1);
+  EXPECT_EQ(GetReason(handle), Reason::kNotFound);
+  EXPECT_EQ(budget_.reserved_bytes(), 0);
+}
+
+TEST_F(ContentStoreTest, TheTimeToLiveBeginsWhenTheUseEnds) {
+  auto content = Put(MakeTensor({50}, 1));
+  const std::string handle = content->handle;
+  now_ += seconds(1000);
+  content.reset();
+  now_ += seconds(99);
+  EXPECT_TRUE(store_.Describe(Kind::kDataset, handle).ok());
+  now_ += seconds(1);
+  EXPECT_EQ(GetReason(handle), Reason::kNotFound);
+  // The same content again may ask for less time than before.
+  Put(MakeTensor({50}, 1));
+  Put(MakeTensor({50}, 1), {.ttl = std::chrono::duration<double>(5)});
+  now_ += seconds(5);
+  EXPECT_EQ(GetReason(handle), Reason::kNotFound);
+}
+
+// A share may outlive the store.
+TEST_F(ContentStoreTest, SharesNeedNoStore) {
+  auto store = std::make_unique<ContentStore>(&budget_, seconds(100), [this] { return now_; });
+  auto stored = store->Put(Kind::kDataset, MakeTensor({50}, 1), {}, &created_);
+  ASSERT_TRUE(stored.ok());
+  store.reset();
+  EXPECT_EQ((*stored)->tensor.buffer.as<uint8_t>()[49], 50);
+  EXPECT_EQ(budget_.reserved_bytes(), 50 + kEntry);
+  stored->reset();
+  EXPECT_EQ(budget_.reserved_bytes(), 0);
+}
+
+TEST_F(ContentStoreTest, HashingCanBeCancelled) {
+  CancelToken cancel;
+  cancel.Cancel();
+  const auto refused =
+      store_.Put(Kind::kDataset, MakeTensor({50}, 1), {.cancel = &cancel}, &created_);
+  EXPECT_EQ(GetErrorDetails(refused.status()).reason, Reason::kClientCancelled);
 }
 
 TEST_F(ContentStoreTest, DeletedBytesAreFree) {
   const std::string handle = Put(MakeTensor({50}, 1))->handle;
-  EXPECT_TRUE(store_.Delete(Kind::kDataset, handle).ok());
+  EXPECT_EQ(store_.Delete(Kind::kDataset, handle).value_or(0), 50);
+  EXPECT_EQ(GetErrorDetails(store_.Delete(Kind::kDataset, handle).status()).reason,
+            Reason::kNotFound);
   EXPECT_EQ(budget_.reserved_bytes(), 0);
 }
 
@@ -177,12 +239,12 @@ TEST_F(ContentStoreTest, EvictsUnusedContentWhenWorkNeedsTheRoom) {
     EXPECT_EQ(GetReason(oldest), Reason::kNotFound);
     EXPECT_TRUE(store_.Describe(Kind::kDataset, newer).ok());
   }
-  const auto more = budget_.Reserve(701);
+  const auto more = budget_.Reserve(701 + 2 * kEntry);
   ASSERT_FALSE(more.ok());
   EXPECT_EQ(GetErrorDetails(more.status()).reason, Reason::kOverloaded);
   EXPECT_EQ(GetReason(newer), Reason::kNotFound);
   EXPECT_TRUE(store_.Describe(Kind::kDataset, used->handle).ok());
-  EXPECT_EQ(budget_.reserved_bytes(), 300);
+  EXPECT_EQ(budget_.reserved_bytes(), 300 + kEntry);
 }
 
 TEST_F(ContentStoreTest, NewContentTakesThePlaceOfOld) {

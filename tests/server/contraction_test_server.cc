@@ -154,7 +154,7 @@ ContractionTestServer::~ContractionTestServer() { server_->Shutdown(); }
 
 bool ContractionTestServer::AllReleased() {
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (state_->budget.reserved_bytes() != state_->store->bytes()) {
+  while (state_->budget.reserved_bytes() != state_->store->reserved_bytes()) {
     if (std::chrono::steady_clock::now() > limit) return false;
     std::this_thread::yield();
   }

@@ -200,7 +200,7 @@ TEST(DatasetUploadTest, TheStateTableHolds) {
 }
 
 TEST(DatasetUploadTest, BytesAreReservedBeforeTheyComeAndReleasedByCancel) {
-  TestServer server({.budget_bytes = 1000});
+  TestServer server({.budget_bytes = 1000 + ContentStore::kEntryBytes});
   auto held = server.state().budget.Reserve(800);
   ASSERT_TRUE(held.ok());
   Upload refused(&server);
@@ -247,6 +247,19 @@ TEST(DatasetTest, GetAndDelete) {
   EXPECT_EQ(remove(""), "INVALID_ARGUMENT MISSING_FIELD name");
   grpc::ClientContext again;
   EXPECT_EQ(Summary(server.datasets().GetDataset(&again, get, &got)), "NOT_FOUND NOT_FOUND name");
+}
+
+// The upload itself succeeds however soon its content expires.
+TEST(DatasetTest, AVeryShortTimeToLiveIsTaken) {
+  TestServer server;
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    Upload upload(&server);
+    v1::CreateDatasetHeader header = HeaderOf(MakeMatrix(10, 3, seed), true);
+    header.set_ttl_seconds(1e-10);
+    upload.Header(header);
+    ASSERT_EQ(upload.HalfClose(), "OK");
+    EXPECT_EQ(upload.response.dataset().active_calls(), 0);
+  }
 }
 
 TEST(DatasetTest, ListComesInPages) {

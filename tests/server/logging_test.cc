@@ -42,6 +42,18 @@ TEST_F(LoggingTest, TextIsOneLineWhateverAClientSends) {
   EXPECT_THAT(lines[0], HasSubstr(" count=3 ok=true plain=127.0.0.1:5"));
 }
 
+TEST_F(LoggingTest, LongTextsAreCut) {
+  for (const bool json : {false, true}) {
+    InitLogging("info", json);
+    const auto lines = Lines([] {
+      Log(LogLevel::kInfo, "request", {{"message", std::string(100'000, 'x')}});
+    });
+    ASSERT_THAT(lines, SizeIs(1));
+    EXPECT_GT(lines[0].size(), 1000u);
+    EXPECT_LT(lines[0].size(), 4000u);
+  }
+}
+
 TEST_F(LoggingTest, JsonKeepsTypes) {
   InitLogging("info", true);
   const auto lines = Lines([] {

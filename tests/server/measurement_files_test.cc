@@ -7,8 +7,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <future>
 
+#include "backends/core/error.h"
 #include "backends/core/npy.h"
+#include "server/measurement_codec.h"
 #include "server/scratch_space.h"
 #include "server/server_files.h"
 #include "tests/server/measurement_test_server.h"
@@ -164,6 +167,56 @@ TEST_F(FilesTest, NothingOutsideTheRootIsReached) {
             absl::StatusCode::kPermissionDenied);
 }
 
+TEST_F(FilesTest, NoMoreNamesAreLookedAtThanAllowed) {
+  for (int i = 0; i < 10; ++i) Write(std::to_string(i) + "/x.npy", NpyOf(MakeMatrix(kRows, 2, 1)));
+  const auto list = [&](int64_t most, const CancelToken* cancel) {
+    return ListServerFiles(root_.string(), "*/*.npy", 5, cancel, most).status();
+  };
+  EXPECT_TRUE(list(20, nullptr).ok());
+  EXPECT_EQ(GetErrorDetails(list(19, nullptr)).reason, Reason::kExceedsServerLimit);
+  CancelToken cancel;
+  cancel.Cancel();
+  EXPECT_EQ(GetErrorDetails(list(20, &cancel)).reason, Reason::kClientCancelled);
+}
+
+// Looking through folders takes its time, which other calls need not wait for.
+TEST_F(FilesTest, ListingIsDoneOnAThreadOfItsOwn) {
+  Write("0.npy", NpyOf(MakeMatrix(kRows, 2, 1)));
+  std::promise<void> opened;
+  const auto gate = opened.get_future().share();
+  ASSERT_TRUE(server_->state().listing.Submit([gate] { gate.wait(); }).ok());
+  MeasureClient files(server_.get()), cancelled(server_.get());
+  files.Send(HeaderOf("*.npy"));
+  cancelled.Send(HeaderOf("*.npy"));
+  cancelled.Cancel();
+  cancelled.ReadRest();
+  EXPECT_EQ(cancelled.Finish().error_code(), grpc::StatusCode::CANCELLED);
+  MeasureClient other(server_.get());
+  other.Send(Header(MakeMatrix(kRows, 5, 1), {"stress"}));
+  const auto answers = other.Exchange({Frame(InlineProjection(0, MakeMatrix(kRows, 2, 1)))});
+  EXPECT_EQ(answers.size(), 3u);
+  EXPECT_EQ(Summary(other.Finish()), "OK");
+  opened.set_value();
+  EXPECT_EQ(files.ReadRest().size(), 3u);
+  EXPECT_EQ(Summary(files.Finish()), "OK");
+  EXPECT_TRUE(server_->AllReleased());
+}
+
+TEST_F(FilesTest, ReadingEndsWhenItIsCancelled) {
+  Write("0.npy", NpyOf(MakeMatrix(kRows, 2, 1)));
+  const auto file = OpenServerFile(root_.string(), "0.npy");
+  ASSERT_TRUE(file.ok()) << file.status();
+  auto tensor = Tensor::Allocate(file->spec());
+  CancelToken cancel;
+  cancel.Cancel();
+  EXPECT_EQ(GetErrorDetails(file->Read(&*tensor, &cancel)).reason, Reason::kClientCancelled);
+  EXPECT_TRUE(file->Read(&*tensor).ok());
+  // Values are looked through with an eye on the token as well.
+  EXPECT_TRUE(CheckValues(*tensor, true, "x", nullptr).ok());
+  EXPECT_EQ(GetErrorDetails(CheckValues(*tensor, true, "x", &cancel)).reason,
+            Reason::kClientCancelled);
+}
+
 TEST_F(FilesTest, AFileThatGoesAfterTheListingIsAnError) {
   for (int i = 0; i < 3; ++i) {
     Write(std::to_string(i) + ".npy", NpyOf(MakeMatrix(kRows, 2, 1)));
@@ -299,6 +352,18 @@ TEST_F(ScratchTest, FoldersStayBelowTheRoot) {
               "PERMISSION_DENIED PERMISSION_DENIED header.execution.temporary_directory")
         << folder;
   }
+  // Another server that starts would take it for what an ended one left.
+  for (const char* folder : {"tenond-call-1", "a/./tenond-call-abcdef/b"}) {
+    header.mutable_execution()->set_temporary_directory(folder);
+    EXPECT_EQ(Run(&server, header),
+              "INVALID_ARGUMENT BAD_PARAMETER header.execution.temporary_directory");
+  }
+  EXPECT_FALSE(fs::exists(root_ / "a"));
+  fs::create_directory(root_ / "there");
+  fs::create_symlink("there", root_ / "inside");
+  const auto folder = server.state().scratch->Make("inside/new");
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  EXPECT_EQ(fs::path(folder->path()).parent_path(), fs::canonical(root_ / "there/new"));
   std::string deep = "a";
   for (int level = 0; level < 2000; ++level) deep += "/a";
   header.mutable_execution()->set_temporary_directory(deep);

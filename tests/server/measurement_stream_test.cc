@@ -283,6 +283,78 @@ TEST_F(GatedTest, StopFinishesWhatIsInFlight) {
   EXPECT_EQ(frames[3].summary().scored_count(), 2);
 }
 
+// A data set that a call keeps is in use until the client knows that the call is over.
+TEST_F(GatedTest, WhatACallKeepsCantBeDeletedBeforeItsEnd) {
+  Gate::Close();
+  v1::MeasureHeader header = GatedHeader(1);
+  header.mutable_dataset_input()->set_keep(true);
+  MeasureClient client(&server_);
+  ASSERT_TRUE(client.Send(header));
+  client.Send(Frame(InlineProjection(0, MakeMatrix(kRows, 2, 1))));
+  Gate::AwaitInside(1);
+  const auto stored = server_.state().store->List(ContentStore::Kind::kDataset);
+  ASSERT_EQ(stored.size(), 1u);
+  const auto remove = [&] {
+    v1::DeleteDatasetRequest request;
+    v1::DeleteDatasetResponse response;
+    request.set_name(stored[0].handle);
+    grpc::ClientContext context;
+    return Summary(server_.datasets().DeleteDataset(&context, request, &response));
+  };
+  EXPECT_EQ(stored[0].active_uses, 1);
+  EXPECT_EQ(remove(), "FAILED_PRECONDITION IN_USE name");
+  Gate::Open();
+  const auto frames = client.ReadAll();
+  EXPECT_EQ(frames.back().summary().dataset_handle(), stored[0].handle);
+  EXPECT_EQ(remove(), "OK");
+  EXPECT_EQ(Summary(client.Finish()), "OK");
+  EXPECT_TRUE(server_.AllReleased());
+}
+
+// A projection that is wider than planned takes what it needs more, not a plan's whole peak.
+TEST_F(GatedTest, AWideProjectionTakesItsOwnBytesMore) {
+  constexpr int64_t kMany = 400, kWide = 40;
+  Gate::Close();
+  v1::MeasureHeader header = Header(MakeMatrix(kMany, 4, 1), {"tnc", "kl_div", "stress"}, 5);
+  header.mutable_execution()->set_provider("gated");
+  header.mutable_execution()->set_in_flight(4);
+  header.mutable_dataset_input()->clear_inline_data();
+  MeasureClient client(&server_);
+  ASSERT_TRUE(client.Send(header));
+  const v1::MeasureAccepted accepted = client.Read().accepted();
+  client.Send(DatasetChunk(0, MakeMatrix(kMany, 4, 1).bytes()));
+  client.Send(Frame(InlineProjection(0, MakeMatrix(kMany, 2, 1))));
+  Gate::AwaitInside(1);
+  const int64_t before = server_.state().budget.reserved_bytes();
+  client.Stop();
+  Gate::Open();
+  client.ReadRest();
+  EXPECT_EQ(Summary(client.Finish()), "OK");
+  ASSERT_TRUE(server_.AllReleased());
+
+  Gate::Close();
+  MeasureClient wide(&server_);
+  ASSERT_TRUE(wide.Send(header));
+  ASSERT_TRUE(wide.Read().has_accepted());
+  wide.Send(DatasetChunk(0, MakeMatrix(kMany, 4, 1).bytes()));
+  v1::Projection projection;
+  SetSpec(kMany, kWide, projection.mutable_spec());
+  const std::string bytes = MakeMatrix(kMany, kWide, 1).bytes();
+  wide.Send(Frame(projection));
+  wide.Send(ProjectionChunk(0, 0, bytes));
+  Gate::AwaitInside(1);
+  const int64_t extra = server_.state().budget.reserved_bytes() - before;
+  const auto more = static_cast<int64_t>(bytes.size());
+  EXPECT_GT(extra, 0);
+  // As it came, widened, and transposed by the provider's blocks at most.
+  EXPECT_LE(extra, 3 * more) << accepted.DebugString();
+  Gate::Open();
+  wide.HalfClose();
+  const auto frames = wide.ReadRest();
+  EXPECT_TRUE(frames[0].has_scores()) << frames[0].DebugString();
+  EXPECT_EQ(Summary(wide.Finish()), "OK");
+}
+
 TEST_F(GatedTest, CancelReleasesEverything) {
   Gate::Close();
   {
@@ -479,63 +551,6 @@ TEST(StreamTest, BriefReportsLeaveRunInfoOut) {
   ASSERT_EQ(frames.size(), 3u);
   EXPECT_FALSE(frames[1].scores().has_run_info());
   EXPECT_EQ(frames[2].summary().report().original_resources_size(), 0);
-}
-
-TEST(SingleTest, ASmallCallIsOneFrameAndLargerOnesAreNot) {
-  TestServer server;
-  v1::MeasureHeader header = PlainHeader();
-  for (int i = 0; i < 5; ++i) {
-    const int64_t rows = i == 2 ? kRows + 1 : kRows;
-    *header.mutable_inline_projections()->add_projections() =
-        InlineProjection(i, MakeMatrix(rows, 2, static_cast<uint32_t>(i)));
-  }
-  MeasureClient single(&server);
-  single.Send(header);
-  const auto one = single.ReadRest();  // no half-close is needed
-  EXPECT_EQ(Summary(single.Finish()), "OK");
-  ASSERT_EQ(one.size(), 1u);
-  ASSERT_EQ(one[0].single().items_size(), 5);
-  EXPECT_TRUE(one[0].single().has_accepted());
-  for (int i = 0; i < 5; ++i) {
-    const v1::MeasureItem& item = one[0].single().items(i);
-    EXPECT_EQ(item.has_error(), i == 2);
-    EXPECT_EQ(i == 2 ? item.error().index() : item.scores().index(), i);
-  }
-  EXPECT_EQ(one[0].single().items(2).error().error().field(),
-            "header.inline_projections.projections[2].spec.shape[0]");
-  EXPECT_EQ(one[0].single().summary().scored_count(), 4);
-
-  header.set_return_local(true);
-  MeasureClient many(&server);
-  many.Send(header);
-  const auto frames = many.ReadRest();
-  EXPECT_EQ(Summary(many.Finish()), "OK");
-  ASSERT_EQ(frames.size(), 7u);
-  EXPECT_TRUE(frames[0].has_accepted());
-  EXPECT_EQ(frames[3].item_error().index(), 2);
-  EXPECT_TRUE(frames[6].has_summary());
-}
-
-TEST(SingleTest, AnAnswerTooLargeForOneMessageComesInTheLongForm) {
-  TestServer server;
-  server.state().limits.max_message_bytes = 300'000;
-  v1::MeasureHeader header = PlainHeader();
-  constexpr int kCount = 100;
-  for (int i = 0; i < kCount; ++i) {
-    *header.mutable_inline_projections()->add_projections() =
-        InlineProjection(i, MakeMatrix(kRows, 1, static_cast<uint32_t>(i)));
-  }
-  MeasureClient client(&server);
-  client.Send(header);
-  const auto frames = client.ReadRest();
-  EXPECT_EQ(Summary(client.Finish()), "OK");
-  ASSERT_EQ(frames.size(), kCount + 2u);
-  EXPECT_TRUE(frames[0].has_accepted());
-  for (int i = 0; i < kCount; ++i) {
-    EXPECT_EQ(frames[static_cast<size_t>(i) + 1].scores().index(), i);
-  }
-  EXPECT_EQ(frames.back().summary().scored_count(), kCount);
-  EXPECT_TRUE(server.AllReleased());
 }
 
 TEST(HandleTest, AKeptDatasetIsNotSentAgainAndGivesTheSameBits) {

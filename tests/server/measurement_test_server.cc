@@ -141,7 +141,7 @@ TestServer::~TestServer() { server_->Shutdown(); }
 bool TestServer::AllReleased() {
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (state_->budget.reserved_bytes() !=
-         state_->store->bytes() + state_->store->resource_bytes()) {
+         state_->store->reserved_bytes() + state_->store->resource_bytes()) {
     if (std::chrono::steady_clock::now() > limit) return false;
     std::this_thread::yield();
   }

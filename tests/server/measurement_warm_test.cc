@@ -74,7 +74,8 @@ TEST(WarmTest, ARepeatedCallBuildsNothingAndScoresTheSame) {
   ASSERT_TRUE(server.AllReleased());
   const int64_t kept = server.state().store->resource_bytes();
   EXPECT_EQ(kept, cold.report.original_resource_bytes());
-  EXPECT_EQ(server.state().budget.reserved_bytes(), kept + kRows * 5 * 8);
+  EXPECT_EQ(server.state().budget.reserved_bytes(),
+            kept + kRows * 5 * 8 + ContentStore::kEntryBytes);
 
   const Answer warm = Measure(&server, header);
   EXPECT_TRUE(warm.report.original_resources_reused());

@@ -174,6 +174,28 @@ TEST_F(SessionSharing, WithoutALeaseNothingIsKept) {
   ASSERT_TRUE(run.ok()) << run.status();
   EXPECT_EQ(options.warm->bytes(), 0);
   EXPECT_EQ(lender.lent, 0);
+  for (const auto& resource : run->session->original_info().resources) {
+    EXPECT_FALSE(resource.leased) << resource.kind;
+  }
+}
+
+// Sessions that built the same at the same time each have a lease of their own, whichever is kept.
+TEST_F(SessionSharing, EverySessionToldOfALeaseHasOne) {
+  Lender lender;
+  SessionOptions options = Options();
+  options.warm = std::make_shared<OriginalSide>(lender.Lend());
+  auto one = Session::Plan(kSpecs, options, provider_.get());
+  auto other = Session::Plan(kSpecs, options, provider_.get());
+  ASSERT_TRUE(one.ok() && other.ok());
+  int64_t leased = 0;
+  for (const auto& session : {&*one, &*other}) {
+    ASSERT_TRUE((*session)->BindOriginal(original_, nullptr).ok());
+    for (const auto& resource : (*session)->original_info().resources) {
+      if (resource.leased) leased += resource.bytes;
+    }
+  }
+  EXPECT_GT(leased, options.warm->bytes());
+  EXPECT_EQ(leased, lender.lent);
 }
 
 TEST_F(SessionSharing, WhatIsDroppedStaysWithItsSessions) {

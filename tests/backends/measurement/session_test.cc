@@ -325,6 +325,26 @@ TEST(SessionErrors, RefuseMissingAndUnfitLabels) {
           .ok());
 }
 
+TEST(SessionErrors, LabelsMayComeAfterThePlanAndMustBeforeTheDataset) {
+  ResourceProvider provider;
+  const std::vector<RawSpec> specs = {{"nh", {{"k", int64_t{1}}}}};
+  auto session = Session::Plan(specs, OptionsFor(4, 2), provider.get());
+  ASSERT_TRUE(session.ok()) << session.status();
+  const Tensor original = RandomMatrix(4, 2, 1), projection = RandomMatrix(4, 2, 2);
+  EXPECT_TRUE(
+      Fails((*session)->BindOriginal(original, nullptr), Reason::kLabelsRequired, "labels"));
+  EXPECT_TRUE(
+      Fails((*session)->SetLabels(std::vector<int64_t>{1}), Reason::kShapeMismatch, "labels"));
+  const std::vector<int64_t> labels = {7, 7, 5, 5};
+  ASSERT_TRUE((*session)->SetLabels(labels).ok());
+  ASSERT_TRUE((*session)->BindOriginal(original, nullptr).ok());
+  const auto late = (*session)->Measure(projection, nullptr);
+  ASSERT_TRUE(late.ok()) << late.status();
+  auto at_once = Session::Prepare(specs, OptionsFor(4, 2), labels, provider.get());
+  ASSERT_TRUE(at_once.ok() && (*at_once)->BindOriginal(original, nullptr).ok());
+  EXPECT_EQ(late->specs[0].scores, (*at_once)->Measure(projection, nullptr)->specs[0].scores);
+}
+
 TEST(SessionErrors, RefuseWhatTheProviderCannotBuild) {
   ResourceProvider provider;
   provider.fake().info.resource_kinds = 1u << TENON_RESOURCE_KNN;
