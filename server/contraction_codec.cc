@@ -23,8 +23,13 @@ constexpr int64_t kHugeBytes = int64_t{1} << 50;
 // Reads one header into one call, part by part.
 class HeaderDecoder {
  public:
-  HeaderDecoder(v1::ContractHeader* header, const ServerState& state, HeaderUse use)
-      : header_(*header), state_(state), limits_(state.limits), use_(use) {}
+  HeaderDecoder(v1::ContractHeader* header, const ServerState& state, HeaderUse use,
+                DType default_dtype)
+      : header_(*header),
+        state_(state),
+        limits_(state.limits),
+        use_(use),
+        default_dtype_(default_dtype) {}
 
   absl::StatusOr<ContractCall> Decode() {
     TENON_RETURN_IF_ERROR(ReadRequestId());
@@ -50,6 +55,7 @@ class HeaderDecoder {
   const ServerState& state_;
   const Limits& limits_;
   const HeaderUse use_;
+  const DType default_dtype_;
   ContractCall call_;
 };
 
@@ -210,7 +216,7 @@ absl::StatusOr<TensorSpec> HeaderDecoder::ReadSpec(const v1::Operand& operand, s
   if (use_ == HeaderUse::kContract) {
     return MissingField(field, StrCat("operand ", k, " needs an element type and a shape"));
   }
-  TensorSpec spec{DType::kComplex128, {}};
+  TensorSpec spec{default_dtype_, {}};
   auto shape = InputShape(call_.request.network, k);
   if (!shape.ok()) {
     return MissingField(field, StrCat("operand ", k,
@@ -258,6 +264,11 @@ absl::Status HeaderDecoder::CheckTotalBytes() const {
       .Meta("actual_bytes", total);
 }
 
+// Those that the planner names.
+constexpr std::string_view kSearchFields[] = {
+    "target_size", "memory_bytes",      "max_trials",  "max_time_seconds",
+    "objective",   "read_write_weight", "flops_weight"};
+
 // A field of the engine as a field of the header.
 std::string WireField(const std::string& field, const ContractCall& call) {
   const bool einsum = call.expression_field == "header.einsum.";
@@ -276,7 +287,9 @@ std::string WireField(const std::string& field, const ContractCall& call) {
     return call.plan_field.empty() ? "header.search"
                                    : absl::StrCat(call.plan_field, "sliced_indices", rest);
   }
-  if (field == "target_size") return "header.search.target_size";
+  for (const std::string_view option : kSearchFields) {
+    if (field == option) return StrCat("header.search.", option);
+  }
   return "header." + field;
 }
 
@@ -296,8 +309,8 @@ bool ContractCall::complete() const {
 }
 
 absl::StatusOr<ContractCall> DecodeHeader(v1::ContractHeader* header, const ServerState& state,
-                                          HeaderUse use) {
-  return HeaderDecoder(header, state, use).Decode();
+                                          HeaderUse use, DType default_dtype) {
+  return HeaderDecoder(header, state, use, default_dtype).Decode();
 }
 
 absl::Status AsContractHeaderError(const absl::Status& status, const ContractCall& call) {

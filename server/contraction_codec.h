@@ -16,6 +16,7 @@
 #include "backends/plugin/provider.h"
 #include "backends/schedule/contraction_job.h"
 #include "server/content_store.h"
+#include "server/search_options.h"
 #include "server/state.h"
 #include "tenon/v1/contraction.pb.h"
 
@@ -55,6 +56,11 @@ struct ContractCall {
   std::string expression_field;  // "header.network." or "header.einsum."
   std::string plan_field;        // "header.path." or "header.search.initial."
   v1::PlanSource plan_source = v1::PLAN_SOURCE_SEARCH;
+  // What is asked of the planner; absent when the request brings its path, or names a plan.
+  std::optional<PlanQuestion> question;
+  std::string plan_id;  // the plan that the request names, or that was found
+  // How the plan was made; absent for the request's own path and the engine's own.
+  std::optional<v1::PlanProvenance> provenance;
 
   bool varies() const;
   // Every operand came with the header, so that no frame may follow.
@@ -63,16 +69,15 @@ struct ContractCall {
 
 // What a header is for: an estimate needs no bytes (inline data is ignored, a handle only tells the
 // type and shape, and neither need be there), and operands without a spec take their shape from the
-// index sizes and are COMPLEX128.
+// index sizes and have the default type.
 enum class HeaderUse { kContract, kEstimate };
 
 // Checks everything that can be checked without planning and moves the inline data out. Errors'
 // fields start with "header.". Options that are accepted and have no effect yet: priority (one
-// class), deterministic (one provider always is; several with it are refused), reduced precision
-// (never used), and of a search max_time, max_trials, seed, threads and the cache:
-// the greedy path needs one trial, no luck and no time worth a limit.
+// class), deterministic (one provider always is; several with it are refused) and reduced precision
+// (never used).
 absl::StatusOr<ContractCall> DecodeHeader(v1::ContractHeader* header, const ServerState& state,
-                                          HeaderUse use);
+                                          HeaderUse use, DType default_dtype = DType::kComplex128);
 
 // An error of the engine with its fields as paths of the header. A memory budget that the request
 // did not name is the server's limit: EXCEEDS_MEMORY_BUDGET becomes EXCEEDS_SERVER_LIMIT then.

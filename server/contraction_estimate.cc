@@ -8,6 +8,7 @@
 #include "server/bidi_stream.h"
 #include "server/contraction_codec.h"
 #include "server/contraction_report.h"
+#include "server/plan_finder.h"
 #include "server/status.h"
 #include "server/tensor_codec.h"
 #include "server/unary.h"
@@ -63,6 +64,8 @@ class EstimateCall final : public grpc::ServerUnaryReactor {
     v1::ContractHeader header = request_->header();
     TENON_ASSIGN_OR_RETURN(ContractCall call, DecodeHeader(&header, *state_, HeaderUse::kEstimate));
     response_->set_request_id(call.request_id);
+    const absl::Status planned = FindPlan(&call, state_, &cancel_, nullptr);
+    if (!planned.ok() && IsFaulty(planned)) return planned;
     auto job = PrepareCall(call, &cancel_, &state_->programs);
     if (!job.ok()) {
       if (IsFaulty(job.status())) return job.status();

@@ -40,8 +40,6 @@ class Options {
   absl::Status ReadPlan();
   absl::Status ReadExplicitPlan(const v1::ExplicitPlan& plan);
   absl::Status ReadSearch(const v1::SearchOptions& search);
-  absl::Status ReadSearchMethods(const v1::SearchOptions& search) const;
-  absl::Status ReadSearchLimits(const v1::SearchOptions& search);
   absl::Status ReadExecution();
   absl::Status ReadGroupsAndProgress();
   absl::Status ReadMemoryBudget();
@@ -62,10 +60,14 @@ absl::Status Options::ReadPlan() {
       call_.request.allow_slicing = false;
       return ReadExplicitPlan(header_.path());
     case v1::ContractHeader::kPlanId:
-      return NotOffered("header.plan_id", "stored plans");
+      call_.plan_source = v1::PLAN_SOURCE_PLAN_ID;
+      call_.plan_id = header_.plan_id();
+      call_.request.allow_slicing = false;
+      return absl::OkStatus();
     case v1::ContractHeader::kSearch:
       return ReadSearch(header_.search());
     case v1::ContractHeader::PLAN_NOT_SET:
+      call_.question = DefaultQuestion(state_);
       break;
   }
   return absl::OkStatus();
@@ -97,77 +99,22 @@ absl::Status Options::ReadExplicitPlan(const v1::ExplicitPlan& plan) {
 }
 
 absl::Status Options::ReadSearch(const v1::SearchOptions& search) {
-  TENON_RETURN_IF_ERROR(ReadSearchMethods(search));
-  TENON_RETURN_IF_ERROR(ReadSearchLimits(search));
-  call_.request.allow_output_slicing = search.allow_output_slicing();
-  if (!search.has_initial()) return absl::OkStatus();
-  call_.plan_field = "header.search.initial.";
-  if (search.methods_size() > 0) {
-    return NotOffered("header.search.initial",
-                      "improving a given path (without methods it is sliced)");
+  PlanQuestion question;
+  TENON_RETURN_IF_ERROR(ReadSearchOptions(search, "header.search.", state_, &question));
+  if (search.has_memory_bytes()) {
+    TENON_RETURN_IF_ERROR(CheckAtLeastOne(search.memory_bytes(), "header.search.memory_bytes"));
   }
-  TENON_RETURN_IF_ERROR(ReadExplicitPlan(search.initial()));
-  if (!call_.request.sliced.empty() && search.has_target_size()) {
-    return NotOffered("header.search.initial.sliced_indices", "adding slices to given ones");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Options::ReadSearchMethods(const v1::SearchOptions& search) const {
-  TENON_RETURN_IF_ERROR(CheckEnum(v1::SearchObjective_IsValid(search.objective()),
-                                  search.objective(), "header.search.objective"));
-  if (search.objective() != v1::SEARCH_OBJECTIVE_UNSPECIFIED &&
-      search.objective() != v1::SEARCH_OBJECTIVE_WEIGHTED) {
-    return NotOffered("header.search.objective", "this objective");
-  }
-  if (search.has_flops_weight()) return NotOffered("header.search.flops_weight", "weights");
-  if (search.has_read_write_weight())
-    return NotOffered("header.search.read_write_weight", "weights");
-  TENON_RETURN_IF_ERROR(CheckEnum(v1::SlicingMode_IsValid(search.slicing_mode()),
-                                  search.slicing_mode(), "header.search.slicing_mode"));
-  if (search.slicing_mode() == v1::SLICING_MODE_DYNAMIC ||
-      search.slicing_mode() == v1::SLICING_MODE_ANNEALED) {
-    return NotOffered("header.search.slicing_mode", "this way to choose slices");
-  }
-  for (int i = 0; i < search.methods_size(); ++i) {
-    const std::string field = StrCat("header.search.methods[", i, "]");
-    const v1::SearchMethod method = search.methods(i);
-    if (method == v1::SEARCH_METHOD_UNSPECIFIED || !v1::SearchMethod_IsValid(method)) {
-      return MissingField(field, StrCat("the method ", static_cast<int>(method), " is unknown"));
-    }
-    if (method != v1::SEARCH_METHOD_GREEDY) return NotOffered(field, "this search method");
-    if (i > 0) return OutOfRange(field, "no repetition", v1::SearchMethod_Name(method));
-  }
-  TENON_RETURN_IF_ERROR(CheckEnum(v1::PlanCachePolicy_IsValid(search.cache()), search.cache(),
-                                  "header.search.cache"));
+  call_.request.allow_output_slicing = question.options.allow_output_slicing;
+  call_.request.allow_slicing = question.options.slicing_mode != planner::SlicingMode::kNone;
+  call_.question = std::move(question);
   const std::string first =
       header_.execution().providers_size() == 0 ? "cpu" : header_.execution().providers(0);
   if (!search.provider().empty() && search.provider() != first) {
     return NotOffered("header.search.provider", "planning for a provider that does not come first");
   }
-  return absl::OkStatus();
-}
-
-absl::Status Options::ReadSearchLimits(const v1::SearchOptions& search) {
-  if (search.has_target_size()) {
-    TENON_RETURN_IF_ERROR(CheckAtLeastOne(search.target_size(), "header.search.target_size"));
-    call_.request.target_elements = static_cast<double>(search.target_size());
-  }
-  if (search.has_memory_bytes()) {
-    TENON_RETURN_IF_ERROR(CheckAtLeastOne(search.memory_bytes(), "header.search.memory_bytes"));
-  }
-  if (search.has_max_time_seconds()) {
-    TENON_RETURN_IF_ERROR(
-        CheckPositive(search.max_time_seconds(), "header.search.max_time_seconds"));
-  }
-  if (search.has_max_trials()) {
-    TENON_RETURN_IF_ERROR(CheckAtLeastOne(search.max_trials(), "header.search.max_trials"));
-  }
-  if (search.has_threads()) {
-    TENON_RETURN_IF_ERROR(CheckAtLeastOne(search.threads(), "header.search.threads"));
-  }
-  call_.request.allow_slicing = search.slicing_mode() != v1::SLICING_MODE_NONE;
-  return absl::OkStatus();
+  if (!search.has_initial()) return absl::OkStatus();
+  call_.plan_field = "header.search.initial.";
+  return ReadExplicitPlan(search.initial());
 }
 
 absl::Status Options::ReadExecution() {

@@ -15,18 +15,27 @@ namespace {
 using contraction::PathCost;
 using schedule::ContractionJob;
 
-// Weights of the default objective.
-constexpr double kFlopsWeight = 1, kReadWriteWeight = 64;
+// Log2 of the objective's value. Of seconds only the search knows.
+double Log2Score(const ContractCall& call, const PathCost& cost, double share) {
+  double flops_weight = 1, read_write_weight = 64;
+  if (call.provenance.has_value()) {
+    if (call.provenance->objective() == v1::SEARCH_OBJECTIVE_LARGEST_INTERMEDIATE) {
+      return std::log2(cost.max_size);
+    }
+    flops_weight = call.provenance->flops_weight();
+    read_write_weight = call.provenance->read_write_weight();
+  }
+  return std::log2((flops_weight * cost.flops + read_write_weight * cost.read_write) * share);
+}
 
-void WriteCost(const PathCost& cost, double share, v1::PlanCost* out) {
+void WriteCost(const ContractCall& call, const PathCost& cost, double share, v1::PlanCost* out) {
   out->set_log10_flops(std::log10(cost.flops * share));
   out->set_log2_largest_intermediate(std::log2(cost.max_size));
   out->set_log2_largest_step(std::log2(cost.max_step));
   out->set_log2_writes(std::log2(cost.write * share));
   out->set_log2_read_write(std::log2(cost.read_write * share));
   out->set_log2_peak(std::log2(cost.peak_size));
-  out->set_log2_score(
-      std::log2((kFlopsWeight * cost.flops + kReadWriteWeight * cost.read_write) * share));
+  out->set_log2_score(Log2Score(call, cost, share));
 }
 
 void WritePath(const ContractionJob& job, v1::PlanSummary* out) {
@@ -40,16 +49,19 @@ void WritePath(const ContractionJob& job, v1::PlanSummary* out) {
 }
 
 void WriteProvenance(const ContractCall& call, const ContractionJob& job, v1::PlanProvenance* out) {
+  if (call.provenance.has_value()) {
+    *out = *call.provenance;
+    return;
+  }
   out->set_source(call.plan_source);
   out->set_planner_version(Build().version);
-  if (!job.sliced().empty() && call.plan_source == v1::PLAN_SOURCE_SEARCH) {
-    out->set_slicing_mode(v1::SLICING_MODE_FIXED_TREE);
-  }
   if (call.plan_source != v1::PLAN_SOURCE_SEARCH) return;
+  // The engine's own greedy path.
+  if (!job.sliced().empty()) out->set_slicing_mode(v1::SLICING_MODE_FIXED_TREE);
   out->set_objective(v1::SEARCH_OBJECTIVE_WEIGHTED);
-  out->set_flops_weight(kFlopsWeight);
-  out->set_read_write_weight(kReadWriteWeight);
-  if (!call.request.path.has_value()) out->add_methods(v1::SEARCH_METHOD_GREEDY);
+  out->set_flops_weight(1);
+  out->set_read_write_weight(64);
+  out->add_methods(v1::SEARCH_METHOD_GREEDY);
   out->set_trials(1);
   out->set_stopped_by(v1::SEARCH_STOP_EXHAUSTED);
   out->set_search_seconds(job.Report().planning_seconds);
@@ -144,6 +156,7 @@ void WritePlanSummary(const ContractCall& call, const ContractionJob& job, v1::P
   const contraction::Program& program = job.program();
   const PathCost cost = job.cost();
   const double flops = MultiplyAdds(job.OneSetFlops(program.total_flops()), job.dtype());
+  out->set_plan_id(call.plan_id);
   out->set_program_fingerprint(job.fingerprint());
   out->set_steps(static_cast<int64_t>(job.path().pairs.size()));
   out->set_flops(flops);
@@ -157,12 +170,28 @@ void WritePlanSummary(const ContractCall& call, const ContractionJob& job, v1::P
   out->set_reused_flops(
       std::max(0.0, cost.flops - flops - MultiplyAdds(HoistedSaving(job), job.dtype())));
   out->set_shared_flops(call.varies() ? MultiplyAdds(job.shared_flops(), job.dtype()) : 0);
-  WriteCost(job.unsliced_cost(), 1, out->mutable_unsliced());
-  WriteCost(cost, 1 / std::max(cost.slices, 1.0), out->mutable_per_slice());
-  WriteCost(cost, 1, out->mutable_total());
+  WriteCost(call, job.unsliced_cost(), 1, out->mutable_unsliced());
+  WriteCost(call, cost, 1 / std::max(cost.slices, 1.0), out->mutable_per_slice());
+  WriteCost(call, cost, 1, out->mutable_total());
   WriteProvenance(call, job, out->mutable_provenance());
   if (const auto seconds = job.predicted_seconds()) out->set_predicted_seconds(*seconds);
   if (call.detail != v1::REPORT_DETAIL_BRIEF) WritePath(job, out);
+}
+
+absl::Status WritePlanCosts(const ContractCall& call, v1::PlanImprovement* out) {
+  std::vector<std::vector<int64_t>> shapes;
+  for (const OperandSource& operand : call.operands) shapes.push_back(operand.spec.shape);
+  TENON_ASSIGN_OR_RETURN(const contraction::Expression expression,
+                         contraction::MakeExpression(call.request.network, shapes));
+  TENON_ASSIGN_OR_RETURN(const contraction::Path path,
+                         contraction::MakePath(*call.request.path, call.operands.size()));
+  TENON_ASSIGN_OR_RETURN(const std::vector<int> sliced,
+                         contraction::MakeSliced(expression, call.request.sliced));
+  const PathCost cost = contraction::ComputeCost(expression, path, sliced);
+  WriteCost(call, cost, 1 / std::max(cost.slices, 1.0), out->mutable_per_slice());
+  WriteCost(call, cost, 1, out->mutable_total());
+  out->set_slices(SliceCount(cost.slices));
+  return absl::OkStatus();
 }
 
 void WriteMemoryPlan(const ContractionJob& job, int64_t staging_bytes, v1::MemoryPlan* out) {

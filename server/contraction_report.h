@@ -33,6 +33,8 @@ TensorSpec ResultSpec(const ContractCall& call, const schedule::ContractionJob& 
 
 void WritePlanSummary(const ContractCall& call, const schedule::ContractionJob& job,
                       v1::PlanSummary* out);
+// Costs and slices of the plan in the call's request.
+absl::Status WritePlanCosts(const ContractCall& call, v1::PlanImprovement* out);
 void WriteMemoryPlan(const schedule::ContractionJob& job, int64_t staging_bytes,
                      v1::MemoryPlan* out);
 // `plan`: by WritePlanSummary. `deadline_seconds`: until the call's deadline, absent without one.

@@ -2,13 +2,11 @@
 
 #include "server/contraction_estimate.h"
 #include "server/contraction_stream.h"
-#include "server/refusal.h"
+#include "server/plan_call.h"
 #include "tenon/v1/contraction.grpc.pb.h"
 
 namespace tenon::server {
 namespace {
-
-constexpr char kPlanName[] = "tenon.v1.ContractionService/PlanContraction";
 
 class Service final : public v1::ContractionService::CallbackService {
  public:
@@ -22,9 +20,8 @@ class Service final : public v1::ContractionService::CallbackService {
   }
 
   grpc::ServerWriteReactor<v1::PlanContractionResponse>* PlanContraction(
-      grpc::CallbackServerContext*, const v1::PlanContractionRequest*) override {
-    return new Refusal<grpc::ServerWriteReactor<v1::PlanContractionResponse>>(
-        state_, Method::kPlanContraction, kPlanName);
+      grpc::CallbackServerContext* context, const v1::PlanContractionRequest* request) override {
+    return StartPlanContraction(context, state_, request);
   }
 
   grpc::ServerUnaryReactor* Estimate(grpc::CallbackServerContext* context,

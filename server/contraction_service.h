@@ -11,7 +11,7 @@
 
 namespace tenon::server {
 
-// `state` outlives the service. PlanContraction is not offered yet (NOT_IMPLEMENTED).
+// `state` outlives the service.
 std::unique_ptr<grpc::Service> MakeContractionService(ServerState* state);
 
 }  // namespace tenon::server

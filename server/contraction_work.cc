@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "server/contraction_report.h"
+#include "server/plan_finder.h"
 
 namespace tenon::server {
 namespace {
@@ -17,6 +18,7 @@ double SecondsSince(Clock::time_point start) {
 }  // namespace
 
 absl::Status ContractWork::Plan() {
+  TENON_RETURN_IF_ERROR(FindPlan(&call_, state_, cancel_, nullptr));
   TENON_ASSIGN_OR_RETURN(job_, PrepareCall(call_, cancel_, &state_->programs));
   staging_bytes_ = StagingBytes(call_, *job_);
   TENON_ASSIGN_OR_RETURN(reservation_, state_->budget.Reserve(planned_peak_bytes()));

@@ -76,6 +76,8 @@ void FillLimits(const ServerState& state, v1::ServerLimits* out) {
   out->set_request_memory_bytes(state.budget.limit_bytes());
   out->set_max_tensor_bytes(state.budget.limit_bytes());
   out->set_max_operands(limits.max_operands);
+  out->set_max_plan_seconds(limits.max_plan_seconds);
+  out->set_default_plan_seconds(limits.default_plan_seconds);
   out->set_max_rank(static_cast<int32_t>(limits.max_rank));
   out->set_max_index_name_bytes(static_cast<int32_t>(limits.max_name_bytes));
   out->set_max_specs(static_cast<int32_t>(limits.max_specs));

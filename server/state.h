@@ -13,12 +13,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "backends/planner/plan_cache.h"
 #include "backends/plugin/provider.h"
 #include "backends/schedule/program_cache.h"
 #include "server/admission.h"
 #include "server/executor.h"
 #include "server/lifecycle.h"
 #include "server/metrics.h"
+#include "server/plan_store.h"
 #include "server/write_watchdog.h"
 
 namespace tenon::server {
@@ -38,6 +40,8 @@ struct Limits {
   int64_t max_specs = 1000;       // measures of one request
   int64_t max_in_flight = 64;     // projections
   int64_t max_threads = 0;        // per request; set at start
+  double max_plan_seconds = 600;  // of a search
+  double default_plan_seconds = 2;
 
   // Of an answer: what a client takes that was not told otherwise, less the frame around it.
   int64_t answer_bytes() const {
@@ -99,6 +103,8 @@ struct ServerState {
   Metrics metrics;
   MemoryBudget budget;
   schedule::ProgramCache programs{1024, int64_t{64} << 20};
+  planner::PlanCache plan_cache{int64_t{64} << 20};
+  PlanStore plans{int64_t{64} << 20};
   WriteWatchdog watchdog;
   std::shared_ptr<ContentStore> store;    // data sets and tensors by content
   std::shared_ptr<ScratchSpace> scratch;  // null: no temporary files

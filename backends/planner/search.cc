@@ -119,7 +119,8 @@ class Searcher {
       OfferTree(only);
       return Answer(SearchStop::kExhausted);
     }
-    const SearchStop stop = options_.max_seconds.has_value() ? RunForTime() : RunTrials();
+    const bool generations = options_.deterministic || !options_.max_seconds.has_value();
+    const SearchStop stop = generations ? RunTrials() : RunForTime();
     return Answer(stop);
   }
 
@@ -154,14 +155,16 @@ class Searcher {
     trial.allow_output_slicing = options_.allow_output_slicing;
     trial.slicing_mode = options_.slicing_mode;
     trial.methods = options_.methods.empty() ? Portfolio() : options_.methods;
-    double proposals = kTrialProposals;
-    if (options_.max_seconds.has_value()) {
+    trial.sweeps = Sweeps(kTrialProposals);
+    if (!options_.deterministic && options_.max_seconds.has_value()) {
       constexpr double kTrialsPerThread = 16;
-      proposals = *options_.max_seconds / kTrialsPerThread / kProposalSeconds;
-      if (options_.max_trials.has_value()) proposals = std::min(proposals, kTrialProposals);
+      trial.sweeps = Sweeps(*options_.max_seconds / kTrialsPerThread / kProposalSeconds);
     }
-    trial.sweeps = static_cast<int64_t>(std::clamp(proposals / network_.tensors(), 10.0, 1e6));
     return trial;
+  }
+
+  int64_t Sweeps(double proposals) const {
+    return static_cast<int64_t>(std::clamp(proposals / network_.tensors(), 10.0, 1e6));
   }
 
   int Threads() const {
@@ -190,21 +193,34 @@ class Searcher {
   }
 
   SearchStop RunTrials() {
-    for (int64_t first = 0; first < *options_.max_trials && !stop_(); first += kGeneration) {
-      const int64_t count = std::min(kGeneration, *options_.max_trials - first);
+    constexpr double kFirstShare = 0.05;  // of the first generation: a plan is soon there
+    const int64_t most = options_.max_trials.value_or(std::numeric_limits<int64_t>::max());
+    double proposals = 0;
+    for (int64_t first = 0; first < most; first += kGeneration) {
+      if (stop_()) return SearchStop::kTime;
+      const int64_t count = std::min(kGeneration, most - first);
       std::vector<Candidate> found(count);
       Candidate best;
       const bool known = CopyBest(best);
-      const TrialOptions trial_options = OptionsOfTrials();
+      TrialOptions trial_options = OptionsOfTrials();
+      if (first == 0) trial_options.sweeps = Sweeps(kTrialProposals * kFirstShare);
       const absl::Status status = Parallel(Threads(), nullptr).ForEach(count, [&](int64_t t, int) {
         found[t] = RunTrial(network_, trial_options, options_.seed, first + t,
                             known ? &best : nullptr, stop_);
       });
       if (!status.ok()) failed_ = status;
-      if (stop_()) break;  // cancelled: only whole generations count
       for (Candidate& candidate : found) Offer(std::move(candidate));
+      proposals += static_cast<double>(count * trial_options.sweeps) * network_.tensors();
+      if (!IsWorthwhile(proposals * kProposalSeconds)) return SearchStop::kExhausted;
     }
     return SearchStop::kTrials;
+  }
+
+  bool IsWorthwhile(double seconds) {
+    constexpr double kMultiplyAddSeconds = 1e-10;
+    if (options_.worthwhile == 0 || !answer_.has_value()) return true;
+    const double flops = ComputeCost(expression_, answer_->plan.path, answer_->plan.sliced).flops;
+    return seconds < options_.worthwhile * flops * kMultiplyAddSeconds;
   }
 
   bool CopyBest(Candidate& best) {

@@ -57,9 +57,15 @@ struct SearchOptions {
   SlicingMode slicing_mode = SlicingMode::kAuto;
   std::vector<Method> methods;  // empty: the portfolio
   uint64_t seed = 0;
-  // At least one of both. With trials alone the plan depends on the seed, whatever the threads.
+  // At least one of both limits.
   std::optional<int64_t> max_trials;
   std::optional<double> max_seconds;
+  // Trials run in generations, and the plan depends on the seed alone, whatever the threads, unless
+  // the time ends first. False: every trial starts from what is known then; the time is used best.
+  bool deterministic = false;
+  // Ends the search once its trials, by the number of their proposals, cost this share of the
+  // seconds that the multiply-adds of the best plan take, about (10^10 a second). 0: no.
+  double worthwhile = 0;
   int threads = 0;  // 0: all the process may use
   bool simplify = true;
   // To start from. Without methods it is only sliced to the limits.

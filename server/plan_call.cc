@@ -1,0 +1,187 @@
+#include "server/plan_call.h"
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "backends/core/error.h"
+#include "server/bidi_stream.h"
+#include "server/contraction_codec.h"
+#include "server/contraction_report.h"
+#include "server/plan_finder.h"
+#include "server/status.h"
+#include "server/tensor_codec.h"
+#include "server/unary.h"
+
+namespace tenon::server {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr char kMethodName[] = "tenon.v1.ContractionService/PlanContraction";
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The request as a contraction's header.
+v1::ContractHeader HeaderOf(const v1::PlanContractionRequest& request) {
+  v1::ContractHeader header;
+  header.set_request_id(request.request_id());
+  if (request.has_einsum()) *header.mutable_einsum() = request.einsum();
+  if (request.has_network()) *header.mutable_network() = request.network();
+  if (request.has_search()) *header.mutable_search() = request.search();
+  if (request.has_execution()) *header.mutable_execution() = request.execution();
+  return header;
+}
+
+class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionResponse> {
+ public:
+  PlanCall(grpc::CallbackServerContext* context, ServerState* state,
+           const v1::PlanContractionRequest* request)
+      : state_(state),
+        request_(*request),
+        cancel_(CallDeadline(*context)),
+        record_(&state->metrics, Method::kPlanContraction, kMethodName) {
+    // The call is alive until it is finished, so that the task may hold a plain pointer.
+    const absl::Status submitted = state_->executor.Submit([this] { Run(); });
+    if (!submitted.ok()) End(submitted);
+  }
+
+ private:
+  void Run() {
+    absl::Status status;
+    try {
+      status = Answer();
+    } catch (const std::bad_alloc&) {
+      status = Error(Reason::kOverloaded, "there is no memory for the search")
+                   .Meta("retry_delay_seconds", 1);
+    }
+    End(status);
+  }
+
+  absl::Status Answer() {
+    TENON_RETURN_IF_ERROR(state_->lifecycle.CheckAdmitting());
+    TENON_RETURN_IF_ERROR(cancel_.Check());
+    const Clock::time_point begin = Clock::now();
+    v1::ContractHeader header = HeaderOf(request_);
+    const auto dtype = request_.default_dtype() == v1::DATA_TYPE_UNSPECIFIED
+                           ? DType::kComplex128
+                           : static_cast<DType>(request_.default_dtype());
+    TENON_ASSIGN_OR_RETURN(ContractCall call,
+                           DecodeHeader(&header, *state_, HeaderUse::kEstimate, dtype));
+    TENON_RETURN_IF_ERROR(FindPlan(&call, state_, &cancel_,
+                                   [&](const planner::FoundPlan& found, const ContractCall& with) {
+                                     SendImprovement(found, with);
+                                   }));
+    TENON_ASSIGN_OR_RETURN(const auto job, PrepareCall(call, &cancel_, &state_->programs));
+    v1::PlanContractionResponse answer;
+    v1::PlanResult* plan = answer.mutable_plan();
+    plan->set_request_id(call.request_id);
+    WritePlanSummary(call, *job, plan->mutable_plan());
+    if (request_.path_format() == v1::PATH_FORMAT_LINEAR) ToLinear(plan->mutable_plan());
+    WriteMemoryPlan(*job, StagingBytes(call, *job), plan->mutable_memory());
+    plan->set_planned_peak_bytes(plan->memory().total_bytes());
+    plan->mutable_timing()->set_queue_seconds(
+        std::chrono::duration<double>(begin - start_).count());
+    plan->mutable_timing()->set_planning_seconds(SecondsSince(begin));
+    plan->mutable_timing()->set_request_seconds(SecondsSince(start_));
+    Send(std::move(answer), /*replaces=*/false);
+    return absl::OkStatus();
+  }
+
+  static void ToLinear(v1::PlanSummary* plan) {
+    v1::ContractionPath* path = plan->mutable_path();
+    path->set_format(v1::PATH_FORMAT_LINEAR);
+    std::vector<int64_t> living;
+    const auto n = static_cast<int64_t>(path->steps_size()) + 1;
+    for (int64_t t = 0; t < n; ++t) living.push_back(t);
+    for (int s = 0; s < path->steps_size(); ++s) {
+      for (int64_t& operand : *path->mutable_steps(s)->mutable_operands()) {
+        const int64_t id = operand;
+        operand = std::lower_bound(living.begin(), living.end(), id) - living.begin();
+      }
+      std::vector<int64_t> positions(path->steps(s).operands().begin(),
+                                     path->steps(s).operands().end());
+      std::sort(positions.rbegin(), positions.rend());
+      for (const int64_t position : positions) living.erase(living.begin() + position);
+      living.push_back(n + s);
+    }
+  }
+
+  void SendImprovement(const planner::FoundPlan& found, const ContractCall& with) {
+    v1::PlanContractionResponse frame;
+    v1::PlanImprovement* out = frame.mutable_improvement();
+    out->set_elapsed_seconds(found.seconds);
+    out->set_trials(found.trials);
+    if (!found.methods.empty()) out->set_method(ToWire(found.methods.back()));
+    if (!WritePlanCosts(with, out).ok()) return;  // the search checks what it makes
+    Send(std::move(frame), /*replaces=*/true);
+  }
+
+  // With `replaces`, an improvement that is still waiting is overtaken.
+  void Send(v1::PlanContractionResponse frame, bool replaces) {
+    std::lock_guard lock(mutex_);
+    if (replaces && !waiting_.empty()) waiting_.pop_back();
+    waiting_.push_back(std::move(frame));
+    WriteNext();
+  }
+
+  void End(const absl::Status& status) {
+    std::lock_guard lock(mutex_);
+    ending_ = status;
+    if (!status.ok()) waiting_.clear();
+    WriteNext();
+  }
+
+  // With the lock held.
+  void WriteNext() {
+    if (writing_ || finished_) return;
+    if (!waiting_.empty()) {
+      writing_ = true;
+      current_ = std::move(waiting_.front());
+      waiting_.pop_front();
+      StartWrite(&current_);
+    } else if (ending_.has_value()) {
+      finished_ = true;
+      record_.End(*ending_);
+      Finish(ToGrpcStatus(*ending_));
+    }
+  }
+
+  void OnWriteDone(bool ok) override {
+    if (!ok) cancel_.Cancel();
+    std::lock_guard lock(mutex_);
+    writing_ = false;
+    if (!ok) waiting_.clear();
+    WriteNext();
+  }
+  void OnCancel() override { cancel_.Cancel(); }
+  void OnDone() override { delete this; }
+
+  ServerState* const state_;
+  const v1::PlanContractionRequest request_;
+  const Clock::time_point start_ = Clock::now();
+  CancelToken cancel_;
+  CallRecord record_;
+  std::mutex mutex_;
+  std::deque<v1::PlanContractionResponse> waiting_;
+  v1::PlanContractionResponse current_;
+  bool writing_ = false, finished_ = false;
+  std::optional<absl::Status> ending_;
+};
+
+}  // namespace
+
+grpc::ServerWriteReactor<v1::PlanContractionResponse>* StartPlanContraction(
+    grpc::CallbackServerContext* context, ServerState* state,
+    const v1::PlanContractionRequest* request) {
+  return new PlanCall(context, state, request);
+}
+
+}  // namespace tenon::server

@@ -1,0 +1,232 @@
+#include "server/plan_finder.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "backends/contraction/path.h"
+#include "backends/core/error.h"
+#include "google/protobuf/util/time_util.h"
+#include "server/version.h"
+
+namespace tenon::server {
+namespace {
+
+using contraction::Expression;
+using planner::FoundPlan;
+using planner::Plan;
+using planner::PlanKey;
+
+void SetPlan(const Expression& expression, const Plan& plan,
+             schedule::ContractionRequest* request) {
+  request->path.emplace();
+  request->path->format = PathSteps::Format::kSsa;
+  for (const auto& [left, right] : plan.path.pairs) request->path->steps.push_back({left, right});
+  request->sliced.clear();
+  for (const int index : plan.sliced) request->sliced.push_back(expression.names[index]);
+}
+
+v1::SearchStop StopOf(planner::SearchStop stop, bool default_budget) {
+  switch (stop) {
+    case planner::SearchStop::kTrials:
+      return v1::SEARCH_STOP_TRIALS;
+    case planner::SearchStop::kTime:
+      return default_budget ? v1::SEARCH_STOP_DEFAULT_BUDGET : v1::SEARCH_STOP_TIME;
+    case planner::SearchStop::kExhausted:
+      return v1::SEARCH_STOP_EXHAUSTED;
+  }
+  return v1::SEARCH_STOP_UNSPECIFIED;
+}
+
+v1::PlanProvenance Provenance(const FoundPlan& found, const PlanQuestion& question) {
+  v1::PlanProvenance provenance;
+  provenance.set_source(v1::PLAN_SOURCE_SEARCH);
+  provenance.set_objective(question.objective);
+  for (const planner::Method method : found.methods) provenance.add_methods(ToWire(method));
+  if (!found.plan.sliced.empty()) provenance.set_slicing_mode(ToWire(found.slicing_mode));
+  provenance.set_seed(question.options.seed);
+  provenance.set_trials(found.trials);
+  provenance.set_search_seconds(found.seconds);
+  provenance.set_stopped_by(StopOf(found.stop, question.default_budget));
+  provenance.set_planner_version(Build().version);
+  *provenance.mutable_create_time() = google::protobuf::util::TimeUtil::GetCurrentTime();
+  if (question.options.objective.kind == planner::Objective::Kind::kWeighted) {
+    provenance.set_flops_weight(question.options.objective.flops_weight);
+    provenance.set_read_write_weight(question.options.objective.read_write_weight);
+  }
+  return provenance;
+}
+
+class Finder {
+ public:
+  Finder(ContractCall& call, ServerState& state, const CancelToken* cancel,
+         const OnBetterPlan& on_better)
+      : call_(call), state_(state), cancel_(cancel), on_better_(on_better) {}
+
+  absl::Status Find() {
+    if (call_.plan_source == v1::PLAN_SOURCE_PLAN_ID) return TakeStored();
+    if (!call_.question.has_value() || LeftToTheEngine()) return absl::OkStatus();
+    TENON_ASSIGN_OR_RETURN(expression_, MakeExpressionOfCall());
+    TENON_RETURN_IF_ERROR(SetLimits());
+    const PlanKey key = planner::MakePlanKey(expression_, options_, MemoryContext());
+    std::shared_ptr<const FoundPlan> found;
+    const bool use = call_.question->cache == v1::PLAN_CACHE_POLICY_USE;
+    if (call_.question->cache != v1::PLAN_CACHE_POLICY_BYPASS) found = state_.plan_cache.Find(key);
+    const bool cached = found != nullptr && use;
+    if (!cached) {
+      TENON_ASSIGN_OR_RETURN(FoundPlan better, Search(found.get()));
+      found = call_.question->cache == v1::PLAN_CACHE_POLICY_BYPASS
+                  ? std::make_shared<const FoundPlan>(std::move(better))
+                  : state_.plan_cache.Put(key, std::move(better));
+    }
+    Take(*found, cached);
+    return KeepFingerprint();
+  }
+
+ private:
+  // Engine and planner cannot differ on so few; and operand sets share work best along the engine's
+  // own path, unless the caller knows better.
+  bool LeftToTheEngine() const {
+    const bool asked = !call_.question->default_budget || call_.question->has_methods ||
+                       call_.question->options.target_elements.has_value();
+    return !asked && !call_.request.path.has_value() &&
+           (call_.operands.size() <= 2 || call_.varies());
+  }
+
+  absl::StatusOr<Expression> MakeExpressionOfCall() const {
+    std::vector<std::vector<int64_t>> shapes;
+    for (const OperandSource& operand : call_.operands) shapes.push_back(operand.spec.shape);
+    auto expression = contraction::MakeExpression(call_.request.network, shapes);
+    if (!expression.ok()) return AsContractHeaderError(expression.status(), call_);
+    return expression;
+  }
+
+  absl::Status SetLimits() {
+    options_ = call_.question->options;
+    options_.memory_bytes = call_.memory_budget_bytes;
+    options_.planned_bytes = [this](const Plan& plan) { return PlannedBytes(plan); };
+    if (!call_.request.path.has_value()) return absl::OkStatus();
+    Plan initial;
+    auto path = contraction::MakePath(*call_.request.path, call_.operands.size());
+    if (!path.ok()) return AsContractHeaderError(path.status(), call_);
+    auto sliced = contraction::MakeSliced(expression_, call_.request.sliced);
+    if (!sliced.ok()) return AsContractHeaderError(sliced.status(), call_);
+    options_.initial = Plan{*std::move(path), *std::move(sliced)};
+    return absl::OkStatus();
+  }
+
+  // What the planned peak depends on besides the plan.
+  std::string MemoryContext() const {
+    std::string context = StrCat(call_.request.threads, ",", call_.request.accumulate_double, ",",
+                                 call_.request.normalize, ",", call_.request.expected_sets, ",",
+                                 static_cast<int>(call_.result_dtype));
+    for (const OperandSource& operand : call_.operands) {
+      context += StrCat(",", static_cast<int>(operand.spec.dtype), operand.varying);
+    }
+    for (const auto& provider : call_.providers) context += StrCat(",", provider->name());
+    return context;
+  }
+
+  absl::StatusOr<int64_t> PlannedBytes(const Plan& plan) const {
+    // Far below the budget a bound is enough: lowering and compiling take much longer.
+    constexpr double kElementBytes = 16, kFarBelow = 0.25;
+    const contraction::PathCost cost = ComputeCost(expression_, plan.path, plan.sliced);
+    const double threads = std::max<double>(8, call_.request.threads);
+    const double bound = cost.peak_size * kElementBytes * threads;
+    if (bound < kFarBelow * static_cast<double>(call_.memory_budget_bytes)) {
+      return static_cast<int64_t>(bound);
+    }
+    ContractCall planned = CallWith(plan);
+    const auto job = PrepareCall(planned, cancel_, &state_.programs);
+    if (job.ok()) return (*job)->plan().Total() + StagingBytes(planned, **job);
+    const ErrorDetails details = GetErrorDetails(job.status());
+    int64_t smallest = 0;
+    for (const auto& [key, value] : details.metadata) {
+      if (key == "smallest_budget_bytes" && absl::SimpleAtoi(value, &smallest)) return smallest;
+    }
+    return job.status();
+  }
+
+  ContractCall CallWith(const Plan& plan) const {
+    ContractCall planned = call_;
+    for (OperandSource& operand : planned.operands) operand.inline_bytes.reset();
+    SetPlan(expression_, plan, &planned.request);
+    planned.request.allow_slicing = false;
+    planned.required_fingerprint.clear();
+    return planned;
+  }
+
+  absl::StatusOr<FoundPlan> Search(const FoundPlan* start) {
+    if (start != nullptr && !options_.initial.has_value()) options_.initial = start->plan;
+    planner::OnImprovement report;
+    if (on_better_ != nullptr) {
+      report = [this](const FoundPlan& found) { on_better_(found, CallWith(found.plan)); };
+    }
+    auto found = planner::Search(expression_, options_, cancel_, report);
+    if (found.ok()) return found;
+    return AsContractHeaderError(found.status(), call_);
+  }
+
+  void Take(const FoundPlan& found, bool cached) {
+    SetPlan(expression_, found.plan, &call_.request);
+    call_.request.allow_slicing = false;
+    call_.provenance = Provenance(found, *call_.question);
+    if (cached) call_.provenance->set_source(v1::PLAN_SOURCE_CACHE);
+    call_.plan_source = call_.provenance->source();
+    call_.plan_id = state_.plans.Put(NetworkKey(expression_), found.plan, *call_.provenance)->id;
+  }
+
+  absl::Status TakeStored() {
+    const auto stored = state_.plans.Find(call_.plan_id);
+    if (stored == nullptr) {
+      return Error(Reason::kNotFound, StrCat("there is no plan '", call_.plan_id, "' (any more)"))
+          .Field("header.plan_id");
+    }
+    TENON_ASSIGN_OR_RETURN(expression_, MakeExpressionOfCall());
+    if (stored->network != NetworkKey(expression_)) {
+      return Error(Reason::kBadPath, "the plan was made for another network")
+          .Field("header.plan_id");
+    }
+    TakePlan(*stored);
+    return absl::OkStatus();
+  }
+
+  void TakePlan(const StoredPlan& stored) {
+    SetPlan(expression_, stored.plan, &call_.request);
+    call_.provenance = stored.provenance;
+    call_.provenance->set_source(v1::PLAN_SOURCE_PLAN_ID);
+    call_.plan_source = v1::PLAN_SOURCE_PLAN_ID;
+    call_.plan_id = stored.id;
+  }
+
+  // A program that must have a certain fingerprint may be that of an older plan.
+  absl::Status KeepFingerprint() {
+    if (call_.required_fingerprint.empty()) return absl::OkStatus();
+    for (const auto& stored : state_.plans.FindFor(NetworkKey(expression_))) {
+      const ContractCall planned = CallWith(stored->plan);
+      const auto job = PrepareCall(planned, cancel_, &state_.programs);
+      if (job.ok() && (*job)->fingerprint() == call_.required_fingerprint) {
+        TakePlan(*stored);
+        return absl::OkStatus();
+      }
+    }
+    return absl::OkStatus();  // PrepareCall refuses it
+  }
+
+  ContractCall& call_;
+  ServerState& state_;
+  const CancelToken* const cancel_;
+  const OnBetterPlan& on_better_;
+  Expression expression_;
+  planner::SearchOptions options_;
+};
+
+}  // namespace
+
+absl::Status FindPlan(ContractCall* call, ServerState* state, const CancelToken* cancel,
+                      const OnBetterPlan& on_better) {
+  return Finder(*call, *state, cancel, on_better).Find();
+}
+
+}  // namespace tenon::server

@@ -1,0 +1,56 @@
+// Plans that the server made, by their ids.
+
+#ifndef TENON_SERVER_PLAN_STORE_H_
+#define TENON_SERVER_PLAN_STORE_H_
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backends/planner/search.h"
+#include "tenon/v1/plan.pb.h"
+
+namespace tenon::server {
+
+struct StoredPlan {
+  std::string id;       // "plans/{hexadecimal}"
+  std::string network;  // what it is for: the bytes of NetworkKey
+  planner::Plan plan;
+  v1::PlanProvenance provenance;
+};
+
+// The same for equal networks up to names: what a plan can be used for.
+std::string NetworkKey(const contraction::Expression& expression);
+
+// The least recently used go first when the limit in bytes is passed. Thread-safe.
+class PlanStore {
+ public:
+  explicit PlanStore(int64_t max_bytes) : max_bytes_(max_bytes) {}
+
+  // Keeps a plan and returns it with its id: equal plans have equal ids.
+  std::shared_ptr<const StoredPlan> Put(std::string network, planner::Plan plan,
+                                        v1::PlanProvenance provenance);
+  // Null: unknown or gone.
+  std::shared_ptr<const StoredPlan> Find(const std::string& id);
+  // Those for a network, most recently used first.
+  std::vector<std::shared_ptr<const StoredPlan>> FindFor(const std::string& network) const;
+  void Clear();
+
+ private:
+  using Plans = std::list<std::shared_ptr<const StoredPlan>>;
+  static int64_t Bytes(const StoredPlan& plan);
+
+  const int64_t max_bytes_;
+  mutable std::mutex mutex_;
+  Plans plans_;  // most recently used first
+  std::map<std::string, Plans::iterator> by_id_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace tenon::server
+
+#endif  // TENON_SERVER_PLAN_STORE_H_
