@@ -28,7 +28,7 @@ class KeyWriter {
   void Add(int64_t value) { Add(static_cast<uint64_t>(value)); }
   void Add(int value) { Add(static_cast<uint64_t>(value)); }
   void Add(bool value) { Add(uint64_t{value}); }
-  void Add(double value) { Add(std::bit_cast<uint64_t>(value)); }
+  void Add(double value) { Add(std::bit_cast<uint64_t>(value + 0.0)); }  // -0 is 0
   void Add(Method method) { Add(static_cast<uint64_t>(method)); }
   void Add(const std::pair<int, int>& pair) {
     Add(pair.first);

@@ -16,7 +16,7 @@ namespace tenon::planner {
 // Equal questions have equal bytes, on every machine; others have others.
 struct PlanKey {
   std::string bytes;
-  std::array<uint64_t, 2> hash;  // of the bytes; not cryptographic
+  std::array<uint64_t, 2> hash;  // of the bytes; not cryptographic, and by byte order
 };
 
 // Names don't matter, since an expression numbers its indices by first appearance; the order of
