@@ -82,10 +82,49 @@ class PathReplay {
   Path path_;
 };
 
+// Counts the living tensors below an id, in sums over blocks of powers of two (a Fenwick tree).
+class LivingBelow {
+ public:
+  explicit LivingBelow(size_t ids) : sums_(ids + 1, 0) {}
+
+  void Add(size_t id, int change) {
+    for (size_t i = id + 1; i < sums_.size(); i += i & -i) sums_[i] += change;
+  }
+  int64_t operator()(size_t id) const {
+    int64_t count = 0;
+    for (size_t i = id; i > 0; i -= i & -i) count += sums_[i];
+    return count;
+  }
+
+ private:
+  std::vector<int> sums_;
+};
+
 }  // namespace
 
 absl::StatusOr<Path> MakePath(const PathSteps& steps, size_t n_inputs) {
   return PathReplay(steps, n_inputs).Run();
+}
+
+PathSteps MakeSteps(const Path& path, PathSteps::Format format) {
+  PathSteps steps{format, {}};
+  steps.steps.reserve(path.pairs.size());
+  if (format == PathSteps::Format::kSsa) {
+    for (const auto& [a, b] : path.pairs) steps.steps.push_back({a, b});
+    return steps;
+  }
+  // Results are appended in the order of their ids, so a position counts the living below.
+  const size_t n_inputs = path.pairs.size() + 1;
+  LivingBelow living(2 * n_inputs - 1);
+  for (size_t id = 0; id < n_inputs; ++id) living.Add(id, 1);
+  for (size_t s = 0; s < path.pairs.size(); ++s) {
+    const auto [a, b] = path.pairs[s];
+    steps.steps.push_back({living(a), living(b)});
+    living.Add(a, -1);
+    living.Add(b, -1);
+    living.Add(n_inputs + s, 1);
+  }
+  return steps;
 }
 
 std::vector<std::vector<int>> TensorIndices(const Expression& expression, const Path& path,

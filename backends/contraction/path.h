@@ -26,6 +26,9 @@ struct Path {
 // an id out of range, already consumed or named twice, an empty step, tensors left over.
 absl::StatusOr<Path> MakePath(const PathSteps& steps, size_t n_inputs);
 
+// The steps of a complete path as written in `format`: the inverse of MakePath, n log n.
+PathSteps MakeSteps(const Path& path, PathSteps::Format format);
+
 // The distinct indices of each of the 2N-1 tensors of a complete path, in ascending order, without
 // those in `fixed` (sliced indices). An operand keeps indices that no other tensor holds; the
 // result of a pair has lost what neither a later tensor nor the output needs.

@@ -48,6 +48,7 @@ struct Plan {
 // included; an error if it cannot be run at all.
 using PlannedBytes = std::function<absl::StatusOr<int64_t>(const Plan&)>;
 
+// What is added here and can change a plan belongs to plan_key.cc too.
 struct SearchOptions {
   Objective objective;
   std::optional<int64_t> target_elements;  // >= 1: of every step's result within a slice

@@ -83,6 +83,22 @@ TEST(MakePath, RefusesPathsThatAreNone) {
   ExpectBadPath(Ssa({{0, int64_t{1} << 40}}), 2, "path.steps[0]", "1099511627776");
 }
 
+TEST(MakeSteps, IsTheInverseOfMakePath) {
+  EXPECT_THAT(
+      contraction::MakeSteps(Path{{{1, 3}, {4, 0}, {5, 2}}}, PathSteps::Format::kLinear).steps,
+      ElementsAre(ElementsAre(1, 3), ElementsAre(2, 0), ElementsAre(1, 0)));
+  EXPECT_THAT(contraction::MakeSteps(Path{}, PathSteps::Format::kLinear).steps, IsEmpty());
+  std::mt19937_64 random(3);
+  for (size_t n = 1; n < 60; ++n) {
+    const Path path = testing::RandomPath(n, random);
+    for (const auto format : {PathSteps::Format::kSsa, PathSteps::Format::kLinear}) {
+      const PathSteps steps = contraction::MakeSteps(path, format);
+      EXPECT_EQ(steps.format, format);
+      EXPECT_EQ(MakePath(steps, n)->pairs, path.pairs);
+    }
+  }
+}
+
 TEST(MakeSliced, NamesBecomeIdsInOrder) {
   const Expression expression =
       testing::ExpressionOf(testing::NetworkOf({"ab", "bc"}, "a", {{"a", 2}, {"b", 3}, {"c", 4}}));
