@@ -34,8 +34,8 @@ struct Objective {
   double StepCost(const StepSizes& sizes) const {
     switch (kind) {
       case Kind::kWeighted:
-        return flops_weight * sizes.joint +
-               read_write_weight * (sizes.left + sizes.right + sizes.result);
+        return Weighted(flops_weight, sizes.joint) +
+               Weighted(read_write_weight, sizes.left + sizes.right + sizes.result);
       case Kind::kLargest:
         return sizes.result * sizes.result;
       case Kind::kSeconds:
@@ -43,6 +43,10 @@ struct Objective {
     }
     return 0;
   }
+
+ private:
+  // Sizes beyond the range are infinite, and zero times that is no number.
+  static double Weighted(double weight, double value) { return weight == 0 ? 0 : weight * value; }
 };
 
 // What a search minimises step by step: results over a limit of elements cost more by the square of

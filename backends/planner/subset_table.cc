@@ -2,10 +2,16 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cmath>
 #include <limits>
 
 namespace tenon::planner {
+namespace {
+
+constexpr uint32_t kSubsetsPerPoll = 256;
+
+}  // namespace
 
 // Only the legs of these tensors matter: they get words of their own, again by size.
 void SubsetTable::Compress(const std::vector<const Word*>& tensors, const Word* result) {
@@ -66,6 +72,7 @@ void SubsetTable::FillSizes(int n) {
     Entry& entry = entries_[s];
     entry.size = SizeOfUnion(legs, legs);
     entry.root = std::sqrt(entry.size);
+    entry.split = s & (s - 1);
     entry.cost = std::has_single_bit(s) ? 0 : std::numeric_limits<double>::infinity();
   }
 }
@@ -95,12 +102,14 @@ void SubsetTable::FillSubset(uint32_t subset, const StepPrice& price, double bel
 }
 
 double SubsetTable::Solve(const std::vector<const Word*>& tensors, const Word* result,
-                          const StepPrice& price, double below) {
+                          const StepPrice& price, double below, const Stop& stop) {
+  assert(!tensors.empty() && tensors.size() <= kMostTensors);
   Compress(tensors, result);
   FillSizes(n_);
   const uint32_t all = (1u << n_) - 1;
   for (uint32_t subset = 3; subset <= all; ++subset) {
     if (std::has_single_bit(subset)) continue;
+    if (subset % kSubsetsPerPoll == 0 && stop()) return std::numeric_limits<double>::infinity();
     if (network_.is_graph()) {
       FillSubset<true>(subset, price, below);
     } else {

@@ -9,23 +9,25 @@
 
 #include "backends/planner/objective.h"
 #include "backends/planner/search_network.h"
+#include "backends/planner/stop.h"
 
 namespace tenon::planner {
 
 // Reusable memory; not thread-safe.
 class SubsetTable {
  public:
-  static constexpr int kMostTensors = 16;
+  static constexpr int kMostTensors = 20;
 
   explicit SubsetTable(const SearchNetwork& network) : network_(network) {}
 
-  // The least cost of a tree over `tensors` (2 .. kMostTensors sets of legs) whose result has the
+  // The least cost of a tree over `tensors` (1 .. kMostTensors sets of legs) whose result has the
   // legs `result`. Trees that cost `below` or more are not wanted: infinity if there are
-  // no others.
+  // no others, or if `stop` said so. Time grows as 3^n: 50 ms for 16 tensors, seconds for 20.
   double Solve(const std::vector<const Word*>& tensors, const Word* result, const StepPrice& price,
-               double below);
+               double below, const Stop& stop = Stop());
 
-  // Of the last Solve that beat `below`: the pairs, in SSA form over its tensors.
+  // The pairs of the last Solve, in SSA form over its tensors: the best if it beat `below`, else
+  // some.
   std::vector<std::pair<int, int>> Pairs() const;
 
  private:

@@ -1,156 +1,225 @@
-// Explores search methods on a network file: prints log10 of flops and of the score over time.
+// Explores search methods on a network: prints log10 of flops and of the score whenever they fall.
+//
+//   planner_explore NETWORK MODE SECONDS [...]
+//
+// NETWORK is a file, lattice:WxH (a square lattice), regular:N:SEED (a random 3-regular graph),
+// or band:N:R (tensors up to R apart share a leg: a chain for 1, complete for N); all of size 2.
+// MODE is START[+STEP]...; starts are greedy and bisect, steps reconf, order (best over the order
+// of the leaves) and anneal. `exact` and `anneal` (greedy+anneal+reconf) stand alone. Environment:
+// FLOPS=1 makes flops the objective, T0, T1 and SWEEPS set the annealing, LEAVES the parts of
+// reconf, TRIALS the most trials.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <map>
+#include <sstream>
 #include <string>
 
 #include "backends/contraction/expression.h"
 #include "backends/contraction/path.h"
 #include "backends/core/network.h"
 #include "backends/planner/annealing.h"
+#include "backends/planner/bisection.h"
+#include "backends/planner/exact.h"
+#include "backends/planner/leaf_order.h"
 #include "backends/planner/random_greedy.h"
 #include "backends/planner/reconfigure.h"
-#include "backends/planner/search.h"
-#include "backends/planner/slicer.h"
 
-using namespace tenon;
-using namespace tenon::contraction;
-using namespace tenon::planner;
+namespace {
 
-int main(int argc, char** argv) {
-  auto file = ReadNetworkFile(argv[1]);
+using namespace tenon;           // NOLINT
+using namespace tenon::planner;  // NOLINT
+
+std::vector<std::string> Split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
+  return parts;
+}
+
+double Setting(const char* name, double otherwise) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? otherwise : std::atof(value);
+}
+
+SearchNetwork FromEdges(int tensors, const std::vector<std::pair<int, int>>& edges) {
+  std::vector<std::vector<int>> legs(tensors);
+  for (size_t e = 0; e < edges.size(); ++e) {
+    legs[edges[e].first].push_back(static_cast<int>(e));
+    legs[edges[e].second].push_back(static_cast<int>(e));
+  }
+  return SearchNetwork(legs, {}, std::vector<int64_t>(edges.size(), 2));
+}
+
+SearchNetwork Lattice(int width, int height) {
+  std::vector<std::pair<int, int>> edges;
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width; ++x) {
+      if (x + 1 < width) edges.emplace_back(y * width + x, y * width + x + 1);
+      if (y + 1 < height) edges.emplace_back(y * width + x, (y + 1) * width + x);
+    }
+  }
+  return FromEdges(width * height, edges);
+}
+
+// Pairs of free ends at random until no tensor meets itself or another twice.
+SearchNetwork Regular(int tensors, int seed) {
+  for (Random random(seed, 0);;) {
+    std::vector<int> ends;
+    for (int e = 0; e < 3 * tensors; ++e) ends.push_back(e / 3);
+    for (int e = 3 * tensors - 1; e > 0; --e) std::swap(ends[e], ends[random.Below(e + 1)]);
+    std::map<std::pair<int, int>, int> edges;
+    bool simple = true;
+    for (int e = 0; e < 3 * tensors; e += 2) {
+      const int a = std::min(ends[e], ends[e + 1]), b = std::max(ends[e], ends[e + 1]);
+      simple &= a != b && ++edges[{a, b}] == 1;
+    }
+    if (!simple) continue;
+    std::vector<std::pair<int, int>> list;
+    for (const auto& [edge, count] : edges) list.push_back(edge);
+    return FromEdges(tensors, list);
+  }
+}
+
+SearchNetwork Band(int tensors, int reach) {
+  std::vector<std::pair<int, int>> edges;
+  for (int b = 0; b < tensors; ++b) {
+    for (int a = std::max(0, b - reach); a < b; ++a) edges.emplace_back(a, b);
+  }
+  return FromEdges(tensors, edges);
+}
+
+SearchNetwork FromFile(const std::string& path) {
+  auto file = ReadNetworkFile(path);
   std::vector<std::vector<int64_t>> shapes;
   for (auto& in : file->network.inputs) {
     shapes.emplace_back();
     for (auto& name : in) shapes.back().push_back(file->network.sizes.at(name));
   }
-  auto expression = MakeExpression(file->network, shapes);
-  if (std::string(argv[2]) == "search") {
-    SearchOptions options;
-    if (getenv("FLOPS")) options.objective.read_write_weight = 0;
-    if (getenv("TARGET")) options.target_elements = int64_t{1} << atoi(getenv("TARGET"));
-    if (getenv("TRIALS")) {
-      options.max_trials = atoi(getenv("TRIALS"));
-    } else {
-      options.max_seconds = atof(argv[3]);
-    }
-    if (getenv("THREADS")) options.threads = atoi(getenv("THREADS"));
-    auto found = Search(*expression, options, nullptr, [&](const FoundPlan& plan) {
-      PathCost cost = ComputeCost(*expression, plan.plan.path, plan.plan.sliced);
-      printf("%7.2fs trial %4ld log10 flops %.3f score %.3f log2 largest %.1f slices 2^%.0f methods %zu\n",
-             plan.seconds, plan.trials, std::log10(cost.flops), std::log10(plan.score),
-             std::log2(cost.max_size), std::log2(cost.slices), plan.methods.size());
-    });
-    if (!found.ok()) {
-      printf("%s\n", found.status().ToString().c_str());
-      return 1;
-    }
-    printf("%.3fs trials %ld\n", found->seconds, found->trials);
-    return 0;
-  }
+  auto expression = contraction::MakeExpression(file->network, shapes);
   std::vector<std::vector<int>> tensors;
   for (auto in : expression->inputs) {
     std::sort(in.begin(), in.end());
     in.erase(std::unique(in.begin(), in.end()), in.end());
     tensors.push_back(in);
   }
-  SearchNetwork network(tensors, expression->output, expression->sizes);
-  const std::string mode = argv[2];
-  const double seconds = atof(argv[3]);
-  StepPrice price;
-  if (getenv("FLOPS")) price.objective.read_write_weight = 0;
-  auto start = std::chrono::steady_clock::now();
-  auto elapsed = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  };
-  Stop stop(start + std::chrono::microseconds(int64_t(seconds * 1e6)), nullptr);
-  StepPrice flops;
-  flops.objective.read_write_weight = 0;
-  double best = 1e300;
-  auto report = [&](const Tree& tree, const char* what, int trial) {
-    double score = tree.Cost(price);
-    if (score < best) {
-      best = score;
-      printf("%7.2fs trial %4d %-10s log10 flops %.3f score %.3f log2 largest %.1f\n", elapsed(),
-             trial, what, std::log10(tree.Cost(flops)), std::log10(score),
-             std::log2(tree.Largest()));
+  return SearchNetwork(tensors, expression->output, expression->sizes);
+}
+
+SearchNetwork MakeNetwork(const std::string& name) {
+  const std::vector<std::string> parts = Split(name, ':');
+  if (parts[0] == "lattice") {
+    const std::vector<std::string> sizes = Split(parts[1], 'x');
+    return Lattice(std::stoi(sizes[0]), std::stoi(sizes[1]));
+  }
+  if (parts[0] == "regular") return Regular(std::stoi(parts[1]), std::stoi(parts[2]));
+  if (parts[0] == "band") return Band(std::stoi(parts[1]), std::stoi(parts[2]));
+  return FromFile(name);
+}
+
+class Exploration {
+ public:
+  Exploration(const SearchNetwork& network, double seconds)
+      : network_(network),
+        start_(std::chrono::steady_clock::now()),
+        stop_(start_ + std::chrono::microseconds(static_cast<int64_t>(seconds * 1e6)), nullptr) {
+    flops_.objective.read_write_weight = 0;
+    if (Setting("FLOPS", 0) != 0) price_ = flops_;
+  }
+
+  void Exact() {
+    const auto pairs = ExactTree(network_, price_, {}, stop_);
+    if (pairs.has_value()) Report(Tree(network_, *pairs), "exact", 0);
+    std::printf("%.4fs end\n", Elapsed());
+  }
+
+  void Trials(const std::vector<std::string>& steps) {
+    const int trials = static_cast<int>(Setting("TRIALS", 1e9));
+    int trial = 0;
+    for (; trial < trials && !stop_(); ++trial) {
+      Random random(1, trial);
+      double before = Elapsed();
+      Tree tree(network_, Start(steps[0], trial, random));
+      Report(tree, steps[0], trial);
+      spent_[steps[0]] += Elapsed() - before;
+      for (size_t s = 1; s < steps.size(); ++s) {
+        before = Elapsed();
+        Improve(steps[s], random, tree);
+        Report(tree, steps[s], trial);
+        spent_[steps[s]] += Elapsed() - before;
+      }
     }
-  };
-  printf("tensors %d words %d graph %d\n", network.tensors(), network.words(), network.is_graph());
-  double T0 = argc > 4 ? atof(argv[4]) : 1, T1 = argc > 5 ? atof(argv[5]) : 0.05;
-  int64_t sweeps = argc > 6 ? atoll(argv[6]) : 1000;
-  for (int trial = 0; !stop(); ++trial) {
-    Random random(1, trial);
+    std::printf("%.2fs end, %d trials", Elapsed(), trial);
+    for (const auto& [step, seconds] : spent_) {
+      std::printf(", %s %.2f ms", step.c_str(), seconds / trial * 1e3);
+    }
+    std::printf("\n");
+  }
+
+ private:
+  double Elapsed() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+  Pairs Start(const std::string& step, int trial, Random& random) {
+    if (step == "bisect") {
+      return Bisect(network_, RandomBisectionChoice(price_, random), random, stop_);
+    }
     GreedyChoice choice;
     if (trial > 0) {
       choice.weight = random.LogUniform(0.1, 10);
       choice.temperature = random.LogUniform(0.001, 1);
     }
-    double t0 = elapsed();
-    Tree tree(network, RandomGreedy(network, choice, random));
-    report(tree, "greedy", trial);
-    double t1 = elapsed();
-    if (mode == "greedy") continue;
-    if (mode == "reconf") {
-      ReconfigureOptions options;
-      options.leaves = argc > 4 ? atoi(argv[4]) : 8;
-      Reconfigure(price, options, random, stop, tree);
-      report(tree, "reconf", trial);
-      if (trial < 3) printf("greedy %.4f reconf %.4f\n", t1 - t0, elapsed() - t1);
-      continue;
-    }
-    if (mode == "slice") {
-      const double limit = std::ldexp(1.0, getenv("TARGET") ? atoi(getenv("TARGET")) : 27);
-      Anneal(price, {T0, T1, sweeps}, random, stop, tree);
-      Reconfigure(price, {}, random, stop, tree);
-      const double unsliced = tree.Cost(price);
-      double best_here = 1e300, first = 0;
-      Tree current = tree;
-      StepPrice limited = price;
-      limited.largest_elements = limit;
-      const int rounds = getenv("ROUNDS") ? atoi(getenv("ROUNDS")) : 8;
-      const double T2 = getenv("T2") ? atof(getenv("T2")) : 0.3;
-      const int64_t sub = getenv("SUB") ? atoll(getenv("SUB")) : sweeps / 10;
-      for (int round = 0; round < rounds && !stop(); ++round) {
-        std::vector<int> legs;
-        double least = 1e300;
-        for (int attempt = 0; attempt < 16; ++attempt) {
-          std::vector<int> attempt_legs;
-          SlicerOptions slicer{limit, false, attempt == 0 ? 0 : 0.1};
-          if (!ChooseSlices(price, slicer, current, random, attempt_legs)) continue;
-          SearchNetwork slice = network.Without(attempt_legs);
-          double cost = current.On(slice).Cost(price) * Slices(network, attempt_legs);
-          if (cost < least) {
-            least = cost;
-            legs = attempt_legs;
-          }
-        }
-        SearchNetwork slice = network.Without(legs);
-        Tree on = current.On(slice);
-        if (round == 0) first = least;
-        Anneal(limited, {T2, T1, sub}, random, Stop(), on);
-        Reconfigure(limited, {}, random, Stop(), on);
-        double cost = on.Largest() <= limit ? on.Cost(price) * Slices(network, legs) : 1e300;
-        best_here = std::min({best_here, cost, least});
-        current = on.On(network);
-        if (cost < best) {
-          best = cost;
-          printf("%7.2fs trial %d round %d unsliced %.3f sliced first %.3f now %.3f slices %zu\n", elapsed(), trial, round,
-                 std::log10(unsliced), std::log10(first), std::log10(cost), legs.size());
-        }
-      }
-      if (getenv("ALL")) printf("   trial %d: unsliced %.3f first %.3f best %.3f\n", trial, std::log10(unsliced), std::log10(first), std::log10(best_here));
-      continue;
-    }
-    Anneal(price, {T0, T1, sweeps}, random, stop, tree);
-    report(tree, "anneal", trial);
-    double t2 = elapsed();
-    Reconfigure(price, {}, random, Stop(), tree);
-    report(tree, "reconf", trial);
-    if (trial < 2)
-      printf("greedy %.4f anneal %.4f reconf %.4f\n", t1 - t0, t2 - t1, elapsed() - t2);
+    return RandomGreedy(network_, choice, random);
   }
-  printf("%.2fs end\n", elapsed());
+
+  void Improve(const std::string& step, Random& random, Tree& tree) {
+    if (step == "reconf") {
+      ReconfigureOptions options;
+      options.leaves = static_cast<int>(Setting("LEAVES", 8));
+      Reconfigure(price_, options, random, stop_, tree);
+    } else if (step == "order") {
+      ImproveOverOrder(price_, stop_, tree);
+    } else {
+      const AnnealingSchedule schedule = {Setting("T0", 1), Setting("T1", 0.05),
+                                          static_cast<int64_t>(Setting("SWEEPS", 1000))};
+      Anneal(price_, schedule, random, stop_, tree);
+    }
+  }
+
+  void Report(const Tree& tree, const std::string& what, int trial) {
+    const double score = tree.Cost(price_);
+    if (!(score < best_)) return;
+    best_ = score;
+    std::printf("%7.2fs trial %4d %-10s log10 flops %.3f score %.3f log2 largest %.1f\n", Elapsed(),
+                trial, what.c_str(), std::log10(tree.Cost(flops_)), std::log10(score),
+                std::log2(tree.Largest()));
+  }
+
+  const SearchNetwork& network_;
+  const std::chrono::steady_clock::time_point start_;
+  const Stop stop_;
+  StepPrice price_, flops_;
+  double best_ = INFINITY;
+  std::map<std::string, double> spent_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 4) {
+    std::fprintf(stderr, "usage: planner_explore NETWORK MODE SECONDS\n");
+    return 2;
+  }
+  const SearchNetwork network = MakeNetwork(argv[1]);
+  std::printf("tensors %d words %d graph %d\n", network.tensors(), network.words(),
+              network.is_graph());
+  const std::string mode = argv[2];
+  Exploration exploration(network, std::atof(argv[3]));
+  if (mode == "exact") {
+    exploration.Exact();
+  } else {
+    exploration.Trials(Split(mode == "anneal" ? "greedy+anneal+reconf" : mode, '+'));
+  }
 }
