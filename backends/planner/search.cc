@@ -12,6 +12,7 @@
 
 #include "backends/core/error.h"
 #include "backends/core/parallel.h"
+#include "backends/planner/exact.h"
 #include "backends/planner/reduced_network.h"
 #include "backends/planner/trial.h"
 
@@ -119,6 +120,7 @@ class Searcher {
       OfferTree(only);
       return Answer(SearchStop::kExhausted);
     }
+    if (TryExact(n)) return Answer(SearchStop::kExhausted);
     const bool generations = options_.deterministic || !options_.max_seconds.has_value();
     const SearchStop stop = generations ? RunTrials() : RunForTime();
     return Answer(stop);
@@ -241,6 +243,20 @@ class Searcher {
     Candidate candidate = SliceOnly(network_, OptionsOfTrials(), tree, random);
     std::lock_guard lock(mutex_);
     Accept(std::move(candidate));
+  }
+
+  // The optimal tree, where it is soon found; false: it is not known, or not enough.
+  bool TryExact(int n) {
+    const auto& methods = options_.methods;
+    const bool asked = std::find(methods.begin(), methods.end(), Method::kExact) != methods.end();
+    if (!asked && (!methods.empty() || n > kMostAllTrees)) return false;
+    auto pairs = ExactTree(network_, {options_.objective}, {}, stop_);
+    if (!pairs.has_value()) return false;
+    Candidate exact;
+    exact.pairs = *std::move(pairs);
+    exact.methods = {Method::kExact};
+    OfferTree(exact);
+    return best_.score < kInfinity && best_.sliced.empty();
   }
 
   absl::Status OfferInitial();

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "backends/planner/annealing.h"
+#include "backends/planner/bisection.h"
+#include "backends/planner/leaf_order.h"
 #include "backends/planner/random_greedy.h"
 #include "backends/planner/reconfigure.h"
 #include "backends/planner/slicer.h"
@@ -59,6 +61,9 @@ class Improver {
       schedule.rounds = std::max<int64_t>(2, sweeps / (schedule.replicas * schedule.sweeps));
       Temper(price, schedule, random_, stop_, tree);
       Note(Method::kTempering, candidate);
+    }
+    if (Uses(options_, Method::kLeafOrder) && ImproveOverOrder(price, stop_, tree)) {
+      Note(Method::kLeafOrder, candidate);
     }
     if (Uses(options_, Method::kReconfigure)) {
       Reconfigure(price, {}, random_, stop_, tree);
@@ -118,11 +123,21 @@ Candidate SliceAndImprove(const TrialOptions& options, Tree tree, Candidate cand
   return best;
 }
 
+// Starting trees take turns, the plain greedy one first. Where methods only improve, they improve
+// that one.
 Candidate Start(const SearchNetwork& network, const TrialOptions& options, int64_t trial,
-                Random& random) {
+                Random& random, const Stop& stop) {
   Candidate start;
+  const bool bisects = Uses(options, Method::kBisection);
+  const bool draws = Uses(options, Method::kRandomGreedy);
+  const bool plain = Uses(options, Method::kGreedy) || !(bisects || draws);
+  if (bisects && !(trial == 0 && plain) && (!draws || trial % 4 == 2)) {
+    Note(Method::kBisection, start);
+    start.pairs = Bisect(network, RandomBisectionChoice(PriceOf(options), random), random, stop);
+    return start;
+  }
   GreedyChoice choice;
-  if (trial > 0 && Uses(options, Method::kRandomGreedy)) {
+  if (draws && !(trial == 0 && plain)) {
     choice.weight = random.LogUniform(0.1, 10);
     choice.temperature = random.LogUniform(0.001, 1);
     Note(Method::kRandomGreedy, start);
@@ -171,7 +186,7 @@ Candidate RunTrial(const SearchNetwork& network, const TrialOptions& options, ui
   if (best != nullptr && trial % kRefine == 1) {
     return RunFrom(network, options, *best, kWarm, random, stop);
   }
-  const Candidate start = Start(network, options, trial, random);
+  const Candidate start = Start(network, options, trial, random, stop);
   return RunFrom(network, options, start, kHot, random, stop);
 }
 

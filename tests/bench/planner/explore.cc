@@ -25,6 +25,7 @@
 #include "backends/planner/leaf_order.h"
 #include "backends/planner/random_greedy.h"
 #include "backends/planner/reconfigure.h"
+#include "backends/planner/search.h"
 
 namespace {
 
@@ -205,6 +206,44 @@ class Exploration {
   std::map<std::string, double> spent_;
 };
 
+contraction::Expression ReadExpression(const char* path) {
+  const auto file = ReadNetworkFile(path);
+  std::vector<std::vector<int64_t>> shapes;
+  for (const auto& input : file->network.inputs) {
+    shapes.emplace_back();
+    for (const std::string& name : input) shapes.back().push_back(file->network.sizes.at(name));
+  }
+  return *contraction::MakeExpression(file->network, shapes);
+}
+
+int RunSearch(const char* path, double seconds) {
+  const contraction::Expression expression = ReadExpression(path);
+  SearchOptions options;
+  if (std::getenv("FLOPS") != nullptr) options.objective.read_write_weight = 0;
+  if (Setting("TARGET", 0) > 0) {
+    options.target_elements = int64_t{1} << static_cast<int>(Setting("TARGET", 0));
+  }
+  if (Setting("TRIALS", 0) > 0) {
+    options.max_trials = static_cast<int64_t>(Setting("TRIALS", 0));
+  } else {
+    options.max_seconds = seconds;
+  }
+  options.seed = static_cast<uint64_t>(Setting("SEED", 0));
+  options.threads = static_cast<int>(Setting("THREADS", 0));
+  const auto found = Search(expression, options, nullptr, [&](const FoundPlan& plan) {
+    const auto cost = contraction::ComputeCost(expression, plan.plan.path, plan.plan.sliced);
+    std::printf("%7.2fs trial %4ld log10 flops %.3f score %.3f log2 largest %.1f slices 2^%.1f\n",
+                plan.seconds, plan.trials, std::log10(cost.flops), std::log10(plan.score),
+                std::log2(cost.max_size), std::log2(cost.slices));
+  });
+  if (!found.ok()) {
+    std::printf("%s\n", found.status().ToString().c_str());
+    return 1;
+  }
+  std::printf("%.3fs trials %ld\n", found->seconds, found->trials);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -212,6 +251,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: planner_explore NETWORK MODE SECONDS\n");
     return 2;
   }
+  if (std::string(argv[2]) == "search") return RunSearch(argv[1], std::atof(argv[3]));
   const SearchNetwork network = MakeNetwork(argv[1]);
   std::printf("tensors %d words %d graph %d\n", network.tensors(), network.words(),
               network.is_graph());
