@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <utility>
 
 #include "client/cpp/call_context.h"
@@ -142,6 +143,26 @@ absl::StatusOr<v1::EstimateResponse> Client::Estimate(const ContractRequest& req
   return CallUnary<v1::ContractionService::Stub, v1::EstimateRequest, v1::EstimateResponse>(
       impl_->contraction.get(), &v1::ContractionService::Stub::Estimate, wire, options,
       impl_->options.default_timeout, impl_->endpoint);
+}
+
+absl::StatusOr<v1::PlanResult> Client::Plan(const ContractRequest& request,
+                                            const CallOptions& options,
+                                            const OnImprovement& on_improvement) {
+  std::optional<v1::PlanResult> plan;
+  TENON_RETURN_IF_ERROR(CatchExceptions([&]() -> absl::Status {
+    v1::PlanContractionRequest wire;
+    TENON_RETURN_IF_ERROR(BuildPlanRequest(request, &wire));
+    CallContext context(options, impl_->options.default_timeout);
+    const auto reader = impl_->contraction->PlanContraction(context.get(), wire);
+    v1::PlanContractionResponse frame;
+    while (reader->Read(&frame)) {
+      if (frame.has_improvement() && on_improvement) on_improvement(frame.improvement());
+      if (frame.has_plan()) plan = std::move(*frame.mutable_plan());
+    }
+    return StatusFromGrpc(reader->Finish(), impl_->endpoint.address, impl_->endpoint.connected());
+  }));
+  if (!plan.has_value()) return BrokenContract("the search ended without a plan");
+  return *std::move(plan);
 }
 
 absl::StatusOr<v1::ListMeasuresResponse> Client::ListMeasures(const std::string& id,

@@ -128,4 +128,18 @@ absl::StatusOr<v1::ContractHeader> BuildContractHeader(const ContractRequest& re
   return header;
 }
 
+absl::Status BuildPlanRequest(const ContractRequest& request, v1::PlanContractionRequest* wire) {
+  TENON_ASSIGN_OR_RETURN(v1::ContractHeader header, BuildContractHeader(request, false));
+  if (header.has_path() || !header.plan_id().empty()) {
+    return Error(Reason::kBadHeader, "a search starts from search.initial, not from a path")
+        .Field("path");
+  }
+  wire->set_request_id(header.request_id());
+  if (header.has_einsum()) *wire->mutable_einsum() = std::move(*header.mutable_einsum());
+  if (header.has_network()) *wire->mutable_network() = std::move(*header.mutable_network());
+  if (header.has_search()) *wire->mutable_search() = std::move(*header.mutable_search());
+  *wire->mutable_execution() = std::move(*header.mutable_execution());
+  return absl::OkStatus();
+}
+
 }  // namespace tenon::client

@@ -13,9 +13,10 @@
 namespace tenon::tool {
 namespace {
 
-constexpr std::array<Command, 6> kCommands = {{
+constexpr std::array<Command, 7> kCommands = {{
     {ContractSpec, RunContract},
     {EstimateSpec, RunEstimate},
+    {PlanSpec, RunPlan},
     {MeasureCommandSpec, RunMeasure},
     {MeasuresSpec, RunMeasures},
     {InfoSpec, RunInfo},

@@ -21,6 +21,8 @@ CommandSpec ContractSpec();
 int RunContract(const Arguments& arguments, const Session& session);
 CommandSpec EstimateSpec();
 int RunEstimate(const Arguments& arguments, const Session& session);
+CommandSpec PlanSpec();
+int RunPlan(const Arguments& arguments, const Session& session);
 CommandSpec MeasureCommandSpec();
 int RunMeasure(const Arguments& arguments, const Session& session);
 CommandSpec MeasuresSpec();

@@ -160,6 +160,8 @@ CommandSpec ContractSpec() {
       "4 the server can't be reached, 130 interrupted.";
   spec.options = NetworkOptions();
   spec.options.push_back(
+      {"plan", "FILE.json", "Path and slices of a plan file, in the place of the network's own."});
+  spec.options.push_back(
       {"output", "FILE.npy", "Write the result to a file; with --normalize without its scale."});
   spec.options.push_back(
       {"json", "",

@@ -68,6 +68,8 @@ CommandSpec EstimateSpec() {
   spec.details = "No arrays are made or sent; of .npy files only type and shape are used.";
   spec.options = NetworkOptions();
   spec.options.push_back(
+      {"plan", "FILE.json", "Path and slices of a plan file, in the place of the network's own."});
+  spec.options.push_back(
       {"shape", "2,3", "Shape of the next operand of an einsum, in place of a file.", true});
   spec.options.push_back({"json", "", "Print one JSON object with everything the server tells."});
   for (Option& option : ConnectionOptions()) spec.options.push_back(std::move(option));

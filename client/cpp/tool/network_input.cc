@@ -1,13 +1,16 @@
 #include "client/cpp/tool/network_input.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "backends/core/error.h"
+#include "backends/core/file.h"
 #include "backends/core/network.h"
 #include "backends/core/npy.h"
+#include "client/cpp/tool/search_input.h"
 #include "client/cpp/tool/values.h"
 
 namespace tenon::tool {
@@ -151,25 +154,26 @@ absl::Status LoadEinsum(const Arguments& arguments, bool with_arrays, NetworkInp
                                                             : ""));
 }
 
-// --target-size and its like: options of a search.
-absl::Status SetSearch(const Arguments& arguments, client::ContractRequest* request) {
-  TENON_ASSIGN_OR_RETURN(const auto target,
-                         GetParsed<int64_t>(arguments, "target-size", ParseCount));
-  TENON_ASSIGN_OR_RETURN(const auto seconds,
-                         GetParsed<double>(arguments, "search-seconds", ParsePositive));
-  TENON_ASSIGN_OR_RETURN(const auto trials,
-                         GetParsed<int64_t>(arguments, "search-trials", ParseCount));
-  if (!target.has_value() && !seconds.has_value() && !trials.has_value()) return absl::OkStatus();
-  if (request->path.has_value()) {
+// --target-size and its like, and --plan.
+absl::Status SetPlan(const Arguments& arguments, client::ContractRequest* request) {
+  TENON_ASSIGN_OR_RETURN(request->search, ReadSearch(arguments));
+  const auto plan = arguments.Get("plan");
+  if (plan.has_value()) {
+    if (request->search.has_value() || !request->network.has_value()) {
+      return Error(Reason::kBadParameter,
+                   "--plan goes with a network file, and with no options of a search")
+          .Field("--plan");
+    }
+    TENON_ASSIGN_OR_RETURN(const Buffer text, ReadFile(*plan));
+    TENON_ASSIGN_OR_RETURN(const PlanFile file,
+                           ParsePlanFile({text.as<char>(), static_cast<size_t>(text.size_bytes())}));
+    return UsePlanFile(file, request);
+  }
+  if (request->search.has_value() && request->path.has_value()) {
     return Error(Reason::kBadParameter,
                  "the file has a path, so there is no search to be told anything; add --replan")
         .Field("--replan");
   }
-  v1::SearchOptions search;
-  if (target.has_value()) search.set_target_size(*target);
-  if (seconds.has_value()) search.set_max_time_seconds(*seconds);
-  if (trials.has_value()) search.set_max_trials(*trials);
-  request->search = search;
   return absl::OkStatus();
 }
 
@@ -212,7 +216,7 @@ absl::Status SetExecution(const Arguments& arguments, v1::ContractExecution* exe
 }  // namespace
 
 std::vector<Option> NetworkOptions() {
-  return {
+  std::vector<Option> options = {
       {"operand", "I=FILE.npy", "Array of tensor I of a network file, counted from 0.", true},
       {"replan", "", "Leave the path and slices of the file alone and let the server plan."},
       {"dtype", "TYPE",
@@ -223,11 +227,6 @@ std::vector<Option> NetworkOptions() {
        "first (default: cpu)."},
       {"threads", "N", "Threads on the CPU; never changes the result."},
       {"memory-budget", "SIZE", "Largest planned peak, such as 4GiB."},
-      {"target-size", "N",
-       "Largest number of elements of an intermediate, such as 2^24; the server "
-       "slices to meet it."},
-      {"search-seconds", "S", "Time to search for a path."},
-      {"search-trials", "N", "Trials to search for a path; the plan then depends on nothing else."},
       {"slice-groups", "A:B", "Only the partial sum of the slice groups from A to before B."},
       {"deterministic", "", "Pin which provider does which slices."},
       {"normalize", "",
@@ -236,11 +235,29 @@ std::vector<Option> NetworkOptions() {
        "beside it."},
       {"fingerprint", "TEXT", "Refuse to run any other program than this one."},
   };
+  for (Option& option : SearchOptionsOfTool()) options.push_back(std::move(option));
+  return options;
 }
 
 bool IsNetworkFile(const std::string& argument) {
   std::error_code error;
   return argument.ends_with(".json") || std::filesystem::is_regular_file(argument, error);
+}
+
+Network NetworkOf(const NetworkInput& input) {
+  Network network;
+  if (input.request.network.has_value()) {
+    network = *input.request.network;
+  } else {
+    network = ParseEinsum(input.request.einsum).value_or(Network());
+  }
+  for (size_t k = 0; k < network.inputs.size(); ++k) {
+    const std::vector<int64_t>& shape = input.request.operands[k].tensor.spec.shape;
+    for (size_t axis = 0; axis < std::min(shape.size(), network.inputs[k].size()); ++axis) {
+      network.sizes.emplace(network.inputs[k][axis], shape[axis]);
+    }
+  }
+  return network;
 }
 
 absl::StatusOr<NetworkInput> LoadNetworkInput(const Arguments& arguments, bool with_arrays) {
@@ -251,7 +268,7 @@ absl::StatusOr<NetworkInput> LoadNetworkInput(const Arguments& arguments, bool w
   } else {
     TENON_RETURN_IF_ERROR(LoadEinsum(arguments, with_arrays, &input));
   }
-  TENON_RETURN_IF_ERROR(SetSearch(arguments, &input.request));
+  TENON_RETURN_IF_ERROR(SetPlan(arguments, &input.request));
   TENON_RETURN_IF_ERROR(SetExecution(arguments, &input.request.execution));
   return input;
 }

@@ -1,4 +1,4 @@
-// What `contract` and `estimate` have in common: the expression, its operands, and the options that
+// What `contract`, `estimate` and `plan` have in common: the expression, its operands, and the options that
 // say how to run.
 
 #ifndef TENON_CLIENT_CPP_TOOL_NETWORK_INPUT_H_
@@ -27,6 +27,9 @@ std::vector<Option> NetworkOptions();
 // `with_arrays` only their types and shapes are found out, where nothing better is known from
 // --shape.
 absl::StatusOr<NetworkInput> LoadNetworkInput(const Arguments& arguments, bool with_arrays);
+
+// The network of the request with the sizes of all indices.
+Network NetworkOf(const NetworkInput& input);
 
 // Whether `argument` names a network file and not an einsum.
 bool IsNetworkFile(const std::string& argument);

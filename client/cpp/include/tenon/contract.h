@@ -92,12 +92,18 @@ struct ContractCallbacks {
   std::function<absl::Status(ContractResult)> on_result;
 };
 
+// Called by Plan, on the thread that called it, for every better plan. May be absent.
+using OnImprovement = std::function<void(const v1::PlanImprovement&)>;
+
 // The header of the call without inline bytes: what Contract and Estimate send. Checks what can be
 // checked here: one expression, byte counts that fit the shapes (SHAPE_MISMATCH), well-formed
 // UTF-8 (BAD_EXPRESSION). With `need_bytes` every operand must have a source of its bytes
 // (MISSING_FIELD). Field paths are those of the wire.
 absl::StatusOr<v1::ContractHeader> BuildContractHeader(const ContractRequest& request,
                                                        bool need_bytes);
+
+// What Plan sends: the same checks. BAD_HEADER for a path or a plan_id.
+absl::Status BuildPlanRequest(const ContractRequest& request, v1::PlanContractionRequest* wire);
 
 }  // namespace tenon::client
 

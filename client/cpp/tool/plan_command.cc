@@ -1,0 +1,133 @@
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "backends/core/error.h"
+#include "backends/core/file.h"
+#include "backends/core/plan_file.h"
+#include "client/cpp/tool/commands.h"
+#include "client/cpp/tool/json.h"
+#include "client/cpp/tool/network_input.h"
+#include "client/cpp/tool/progress_bar.h"
+#include "client/cpp/tool/search_input.h"
+#include "client/cpp/tool/text.h"
+
+namespace tenon::tool {
+namespace {
+
+std::string ImprovementText(const v1::PlanImprovement& better) {
+  std::string text = StrCat("log10 flops ", FormatNumber(better.total().log10_flops(), 5),
+                            ", largest 2^", FormatNumber(
+                                better.total().log2_largest_intermediate(), 4));
+  if (better.slices() > 1) text += StrCat(", ", better.slices(), " slices");
+  return StrCat(text, ", trial ", better.trials());
+}
+
+Json ToJson(const v1::PlanResult& result) {
+  const v1::PlanSummary& plan = result.plan();
+  Json json;
+  json["log10_flops"] = plan.unsliced().log10_flops();
+  json["sliced_log10_flops_total"] = plan.total().log10_flops();
+  json["log2_max_size"] = plan.unsliced().log2_largest_intermediate();
+  json["sliced_log2_max_size"] = plan.per_slice().log2_largest_intermediate();
+  json["log2_read_write"] = plan.total().log2_read_write();
+  json["log2_score"] = plan.total().log2_score();
+  json["slices"] = plan.slices();
+  json["log2_n_slices"] = plan.log2_slices();
+  json["predicted_seconds"] =
+      plan.has_predicted_seconds() ? Json(plan.predicted_seconds()) : Json(nullptr);
+  json["planned_peak_bytes"] = result.planned_peak_bytes();
+  json["wall_s"] = plan.provenance().search_seconds();
+  json["path_ssa"] = Json::array();
+  for (const v1::PathStep& step : plan.path().steps()) {
+    json["path_ssa"].push_back(std::vector<int64_t>(step.operands().begin(), step.operands().end()));
+  }
+  json["sliced"] = std::vector<std::string>(plan.sliced_indices().begin(),
+                                            plan.sliced_indices().end());
+  json["provenance"] = MessageToJson(plan.provenance());
+  json["plan_id"] = plan.plan_id();
+  json["program_fingerprint"] = plan.program_fingerprint();
+  return json;
+}
+
+void PrintText(const v1::PlanResult& result, std::ostream* out) {
+  const v1::PlanSummary& plan = result.plan();
+  std::vector<std::pair<std::string, std::string>> rows = {
+      {"plan", plan.plan_id()},
+      {"steps", StrCat(plan.steps())},
+      {"log10 flops", FormatNumber(plan.unsliced().log10_flops(), 6)},
+      {"log10 flops, all slices", FormatNumber(plan.total().log10_flops(), 6)},
+      {"slices", StrCat(plan.slices(), " (2^", FormatNumber(plan.log2_slices(), 4), ")")},
+      {"largest intermediate",
+       StrCat("2^", FormatNumber(plan.per_slice().log2_largest_intermediate(), 4), " elements")},
+      {"planned peak", FormatBytes(static_cast<double>(result.planned_peak_bytes()))},
+      {"predicted time",
+       plan.has_predicted_seconds() ? FormatSeconds(plan.predicted_seconds()) : "unknown"},
+      {"searched", StrCat(FormatSeconds(plan.provenance().search_seconds()), ", ",
+                          plan.provenance().trials(), " trials, from ",
+                          ShortEnumName(plan.provenance().source()))}};
+  *out << FormatPairs(rows);
+}
+
+absl::Status Run(const Arguments& arguments, const Session& session) {
+  TENON_ASSIGN_OR_RETURN(NetworkInput input, LoadNetworkInput(arguments, false));
+  input.request.path.reset();
+  input.request.sliced.clear();
+  if (!input.request.search.has_value()) input.request.search.emplace();
+  TENON_ASSIGN_OR_RETURN(client::Client client, Connect(arguments));
+  TENON_ASSIGN_OR_RETURN(const client::CallOptions options, CallOptionsOf(arguments, session));
+  v1::PlanResult result;
+  {
+    ProgressBar bar(session.err, session.err_is_terminal);
+    client::OnImprovement improved;
+    if (bar.enabled()) {
+      improved = [&bar](const v1::PlanImprovement& better) {
+        bar.Update(std::nullopt, ImprovementText(better));
+      };
+    }
+    TENON_ASSIGN_OR_RETURN(result, client.Plan(input.request, options, improved));
+  }
+  if (const auto path = arguments.Get("output")) {
+    TENON_ASSIGN_OR_RETURN(const PlanFile file, MakePlanFile(input.name, NetworkOf(input),
+                                                             *input.request.search, result));
+    TENON_ASSIGN_OR_RETURN(const std::string text, FormatPlanFile(file));
+    TENON_RETURN_IF_ERROR(WriteFile(*path, {text}));
+  }
+  if (arguments.Has("json")) {
+    *session.out << Dump(ToJson(result)) << "\n";
+  } else {
+    PrintText(result, session.out);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+CommandSpec PlanSpec() {
+  CommandSpec spec;
+  spec.name = "plan";
+  spec.usage = "NETWORK.json | 'ab,bc->ac' [A.npy ... | --shape 2,3 ...]";
+  spec.summary = "Searches for a contraction path and slices.";
+  spec.details =
+      "Improvements are shown while the search goes on. A path in the file is left alone. The plan\n"
+      "that --output writes runs with 'tenon contract NETWORK.json --plan FILE'.";
+  spec.options = NetworkOptions();
+  spec.options.push_back(
+      {"shape", "2,3", "Shape of the next operand of an einsum, in place of a file.", true});
+  spec.options.push_back({"output", "FILE.json", "Write the plan to a file."});
+  spec.options.push_back(
+      {"json", "",
+       "Print one JSON object: log10_flops, sliced_log10_flops_total, sizes, slices, the path, "
+       "where it came from."});
+  for (Option& option : ConnectionOptions()) spec.options.push_back(std::move(option));
+  spec.min_positionals = 1;
+  spec.max_positionals = 100000;
+  return spec;
+}
+
+int RunPlan(const Arguments& arguments, const Session& session) {
+  const absl::Status status = Run(arguments, session);
+  return status.ok() ? kExitOk : Fail(session, status);
+}
+
+}  // namespace tenon::tool

@@ -1,0 +1,205 @@
+#include "client/cpp/tool/search_input.h"
+
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "backends/core/error.h"
+#include "client/cpp/tool/json.h"
+#include "client/cpp/tool/values.h"
+
+namespace tenon::tool {
+namespace {
+
+// "weighted" for SEARCH_OBJECTIVE_WEIGHTED, and so on, of all known values but the first.
+template <typename Enum>
+absl::StatusOr<Enum> ParseEnum(const std::string& text, const std::string& option) {
+  const auto* type = google::protobuf::GetEnumDescriptor<Enum>();
+  std::string names;
+  for (int i = 1; i < type->value_count(); ++i) {
+    const std::string name = ShortName(type->value(i));
+    if (name == text) return static_cast<Enum>(type->value(i)->number());
+    names += StrCat(i == 1 ? "" : i + 1 == type->value_count() ? " or " : ", ", name);
+  }
+  return Error(Reason::kBadParameter,
+               StrCat("--", option, " is '", text, "'; expected is ", names))
+      .Field(StrCat("--", option));
+}
+
+absl::Status ReadChoices(const Arguments& arguments, v1::SearchOptions* search) {
+  if (const auto objective = arguments.Get("objective")) {
+    TENON_ASSIGN_OR_RETURN(const auto value,
+                           ParseEnum<v1::SearchObjective>(*objective, "objective"));
+    search->set_objective(value);
+  }
+  if (const auto mode = arguments.Get("slicing")) {
+    TENON_ASSIGN_OR_RETURN(const auto value, ParseEnum<v1::SlicingMode>(*mode, "slicing"));
+    search->set_slicing_mode(value);
+  }
+  if (const auto policy = arguments.Get("plan-cache")) {
+    TENON_ASSIGN_OR_RETURN(const auto value, ParseEnum<v1::PlanCachePolicy>(*policy, "plan-cache"));
+    search->set_cache(value);
+  }
+  TENON_ASSIGN_OR_RETURN(const auto methods,
+                         GetParsed<std::vector<std::string>>(arguments, "methods", ParseNames));
+  for (const std::string& name : methods.value_or(std::vector<std::string>())) {
+    TENON_ASSIGN_OR_RETURN(const auto value, ParseEnum<v1::SearchMethod>(name, "methods"));
+    search->add_methods(value);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadBudget(const Arguments& arguments, v1::SearchOptions* search) {
+  TENON_ASSIGN_OR_RETURN(const auto target,
+                         GetParsed<int64_t>(arguments, "target-size", ParseCount));
+  if (target.has_value()) search->set_target_size(*target);
+  TENON_ASSIGN_OR_RETURN(const auto seconds,
+                         GetParsed<double>(arguments, "max-time", ParsePositive));
+  if (seconds.has_value()) search->set_max_time_seconds(*seconds);
+  TENON_ASSIGN_OR_RETURN(const auto trials, GetParsed<int64_t>(arguments, "max-trials", ParseCount));
+  if (trials.has_value()) search->set_max_trials(*trials);
+  if (const auto seed = arguments.Get("seed")) {
+    uint64_t number = 0;
+    if (!absl::SimpleAtoi(*seed, &number)) {
+      return Error(Reason::kBadParameter,
+                   StrCat("--seed is '", *seed, "'; expected is a number from 0 to 2^64 - 1"))
+          .Field("--seed");
+    }
+    search->set_seed(number);
+  }
+  return absl::OkStatus();
+}
+
+// Inputs and output with indices numbered by first appearance, and their sizes.
+struct Numbered {
+  std::vector<std::vector<int>> inputs;
+  std::vector<int> output;
+  std::vector<int64_t> sizes;
+  std::vector<std::string> names;
+
+  explicit Numbered(const Network& network) {
+    std::map<std::string, int> numbers;
+    const auto number = [&](const std::string& name) {
+      const auto [known, is_new] = numbers.emplace(name, static_cast<int>(names.size()));
+      if (is_new) {
+        names.push_back(name);
+        const auto size = network.sizes.find(name);
+        sizes.push_back(size == network.sizes.end() ? -1 : size->second);
+      }
+      return known->second;
+    };
+    for (const auto& input : network.inputs) {
+      inputs.emplace_back();
+      for (const std::string& name : input) inputs.back().push_back(number(name));
+    }
+    for (const std::string& name : network.output) output.push_back(number(name));
+  }
+};
+
+// Those that a double holds.
+PlanFigures Figures(const v1::PlanCost& cost, double log2_slices) {
+  PlanFigures figures;
+  const auto add = [&](const char* name, double value) {
+    if (std::isfinite(value)) figures[name] = value;
+  };
+  add("flops", std::pow(10.0, cost.log10_flops()));
+  add("write", std::exp2(cost.log2_writes()));
+  add("read_write", std::exp2(cost.log2_read_write()));
+  add("max_size", std::exp2(cost.log2_largest_intermediate()));
+  add("max_step", std::exp2(cost.log2_largest_step()));
+  add("peak_size", std::exp2(cost.log2_peak()));
+  add("slices", std::exp2(log2_slices));
+  return figures;
+}
+
+}  // namespace
+
+std::vector<Option> SearchOptionsOfTool() {
+  return {
+      {"target-size", "N",
+       "Largest number of elements of an intermediate, such as 2^24; the server slices to meet it."},
+      {"max-time", "S", "Seconds to search for a plan."},
+      {"max-trials", "N",
+       "Trials of the search; without --max-time the plan depends on them and the seed alone."},
+      {"seed", "N", "Seed of the search (default: 0)."},
+      {"objective", "NAME",
+       "flops, read_write, weighted (1 : 64, the default), largest_intermediate or seconds."},
+      {"methods", "NAMES",
+       "greedy, random_greedy, exact, bisection, leaf_order, reconfigure, annealing, tempering, with "
+       "commas between (default: the server's portfolio)."},
+      {"slicing", "NAME", "none, fixed_tree, dynamic or annealed (default: the server's choice)."},
+      {"allow-output-slicing", "", "Indices of the output may be sliced too."},
+      {"no-simplify", "", "Search the network as it is."},
+      {"plan-cache", "NAME", "use (the default), improve or bypass."},
+  };
+}
+
+absl::StatusOr<std::optional<v1::SearchOptions>> ReadSearch(const Arguments& arguments) {
+  bool given = false;
+  for (const Option& option : SearchOptionsOfTool()) given |= arguments.Has(option.name);
+  if (!given) return std::optional<v1::SearchOptions>();
+  v1::SearchOptions search;
+  TENON_RETURN_IF_ERROR(ReadChoices(arguments, &search));
+  TENON_RETURN_IF_ERROR(ReadBudget(arguments, &search));
+  search.set_allow_output_slicing(arguments.Has("allow-output-slicing"));
+  if (arguments.Has("no-simplify")) search.set_simplify(false);
+  return std::optional<v1::SearchOptions>(std::move(search));
+}
+
+absl::Status UsePlanFile(const PlanFile& plan, client::ContractRequest* request) {
+  const Numbered made_for(plan.network);
+  const Numbered here(*request->network);
+  if (made_for.inputs != here.inputs || made_for.output != here.output ||
+      made_for.sizes != here.sizes) {
+    return Error(Reason::kBadParameter, "the plan was made for another network").Field("--plan");
+  }
+  request->path = plan.path;
+  request->sliced.clear();
+  for (const std::string& name : plan.sliced) {
+    for (size_t i = 0; i < made_for.names.size(); ++i) {
+      if (made_for.names[i] == name) request->sliced.push_back(here.names[i]);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PlanFile> MakePlanFile(const std::string& name, const Network& network,
+                                      const v1::SearchOptions& search,
+                                      const v1::PlanResult& result) {
+  const v1::PlanSummary& plan = result.plan();
+  PlanFile file;
+  file.name = name;
+  file.network = network;
+  file.path.format = plan.path().format() == v1::PATH_FORMAT_LINEAR ? PathSteps::Format::kLinear
+                                                                    : PathSteps::Format::kSsa;
+  for (const v1::PathStep& step : plan.path().steps()) {
+    file.path.steps.emplace_back(step.operands().begin(), step.operands().end());
+  }
+  file.sliced.assign(plan.sliced_indices().begin(), plan.sliced_indices().end());
+  if (search.has_target_size()) file.target_elements = search.target_size();
+  if (search.has_memory_bytes()) file.memory_bytes = search.memory_bytes();
+  file.costs = Figures(plan.total(), plan.log2_slices());
+  file.unsliced_costs = Figures(plan.unsliced(), 0);
+  const v1::PlanProvenance& made = plan.provenance();
+  file.provenance.objective = static_cast<PlanObjective>(
+      made.objective() == v1::SEARCH_OBJECTIVE_UNSPECIFIED ? PlanObjective::kWeighted
+                                                           : PlanObjective(made.objective() - 1));
+  file.provenance.flops_weight = made.flops_weight();
+  file.provenance.read_write_weight = made.read_write_weight();
+  for (const int method : made.methods()) {
+    file.provenance.methods.push_back(ShortEnumName(static_cast<v1::SearchMethod>(method)));
+  }
+  if (plan.sliced_indices_size() > 0) {
+    file.provenance.slicing_mode = ShortEnumName(made.slicing_mode());
+  }
+  if (made.has_seed()) file.provenance.seed = made.seed();
+  file.provenance.trials = made.trials();
+  file.provenance.seconds = made.search_seconds();
+  file.provenance.stopped_by = ShortEnumName(made.stopped_by());
+  file.provenance.planner_version = made.planner_version();
+  return file;
+}
+
+}  // namespace tenon::tool

@@ -1,0 +1,34 @@
+// The options of the command that speak of plans.
+
+#ifndef TENON_CLIENT_CPP_TOOL_SEARCH_INPUT_H_
+#define TENON_CLIENT_CPP_TOOL_SEARCH_INPUT_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "backends/core/plan_file.h"
+#include "client/cpp/tool/arguments.h"
+#include "tenon/contract.h"
+#include "tenon/v1/plan.pb.h"
+
+namespace tenon::tool {
+
+// Options of ReadSearch.
+std::vector<Option> SearchOptionsOfTool();
+
+// The search that the options describe; nothing when none is given.
+absl::StatusOr<std::optional<v1::SearchOptions>> ReadSearch(const Arguments& arguments);
+
+// Makes the plan of a file the request's: BAD_PARAMETER (field "--plan") unless it was made for the
+// same network; names may differ, as indices are told by their first appearance.
+absl::Status UsePlanFile(const PlanFile& plan, client::ContractRequest* request);
+
+// The plan of a search as a file for `network`, which has the sizes of all indices.
+absl::StatusOr<PlanFile> MakePlanFile(const std::string& name, const Network& network,
+                                      const v1::SearchOptions& search, const v1::PlanResult& result);
+
+}  // namespace tenon::tool
+
+#endif  // TENON_CLIENT_CPP_TOOL_SEARCH_INPUT_H_
