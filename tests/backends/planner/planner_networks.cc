@@ -31,18 +31,8 @@ std::vector<int64_t> Repeat(const std::vector<int64_t>& sizes, size_t count) {
 class SetCosts {
  public:
   SetCosts(const SearchNetwork& network, const StepPrice& price)
-      : network_(network), price_(price) {}
-
-  std::vector<bool> Legs(uint32_t set) const {
-    std::vector<bool> legs(network_.leg_positions());
-    for (int leg = 0; leg < network_.leg_positions(); ++leg) {
-      bool inside = false, outside = HasLeg(network_.output(), leg);
-      for (int t = 0; t < network_.tensors(); ++t) {
-        if (HasLeg(network_.legs(t), leg)) ((set >> t & 1) != 0 ? inside : outside) = true;
-      }
-      legs[leg] = inside && outside;
-    }
-    return legs;
+      : network_(network), price_(price) {
+    for (uint32_t set = 0; set < 1u << network.tensors(); ++set) legs_.push_back(LegsOf(set));
   }
 
   double Size(const std::vector<bool>& legs) const {
@@ -54,23 +44,34 @@ class SetCosts {
   }
 
   double Step(uint32_t a, uint32_t b) const {
-    const std::vector<bool> in_a = Legs(a), in_b = Legs(b);
-    std::vector<bool> joint(in_a.size());
-    for (size_t leg = 0; leg < in_a.size(); ++leg) joint[leg] = in_a[leg] || in_b[leg];
-    return price_({Size(in_a), Size(in_b), Size(Legs(a | b)), Size(joint)});
+    std::vector<bool> joint = legs_[a];
+    for (size_t leg = 0; leg < joint.size(); ++leg) joint[leg] = joint[leg] || legs_[b][leg];
+    return price_({Size(legs_[a]), Size(legs_[b]), Size(legs_[a | b]), Size(joint)});
   }
 
   bool Touch(uint32_t a, uint32_t b) const {
-    const std::vector<bool> in_a = Legs(a), in_b = Legs(b);
-    for (size_t leg = 0; leg < in_a.size(); ++leg) {
-      if (in_a[leg] && in_b[leg]) return true;
+    for (size_t leg = 0; leg < legs_[a].size(); ++leg) {
+      if (legs_[a][leg] && legs_[b][leg]) return true;
     }
     return false;
   }
 
  private:
+  std::vector<bool> LegsOf(uint32_t set) const {
+    std::vector<bool> legs(network_.leg_positions());
+    for (int leg = 0; leg < network_.leg_positions(); ++leg) {
+      bool inside = false, outside = HasLeg(network_.output(), leg);
+      for (int t = 0; t < network_.tensors(); ++t) {
+        if (HasLeg(network_.legs(t), leg)) ((set >> t & 1) != 0 ? inside : outside) = true;
+      }
+      legs[leg] = inside && outside;
+    }
+    return legs;
+  }
+
   const SearchNetwork& network_;
   const StepPrice& price_;
+  std::vector<std::vector<bool>> legs_;  // per set of tensors
 };
 
 double LeastOfAll(const SetCosts& costs, const std::vector<uint32_t>& sets) {
