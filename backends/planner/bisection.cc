@@ -56,13 +56,15 @@ class Bisector {
 
   void Divide(size_t s) {
     const std::vector<int> tensors = std::move(sets_[s].tensors);
-    const Hypergraph graph = GraphOf(tensors);
+    CollectPins(tensors);
+    Hypergraph graph = GraphOf(tensors);
     std::vector<int> sides = ComponentsOf(graph);
     if (*std::max_element(sides.begin(), sides.end()) > 0) {
       sides = Distribute(sides);
     } else {
-      sides = CutInTwo(graph, imbalance_, random_);
+      sides = BestCut(graph);
     }
+    ClearPins();
     std::vector<int> parts[2];
     for (size_t v = 0; v < tensors.size(); ++v) parts[sides[v]].push_back(tensors[v]);
     sets_[s].first = static_cast<int>(sets_.size());
@@ -70,15 +72,55 @@ class Bisector {
     for (std::vector<int>& part : parts) sets_.push_back({std::move(part), -1, -1});
   }
 
+  // Of cuts at several balances the one that promises the cheapest tree.
+  std::vector<int> BestCut(Hypergraph& graph) {
+    const std::vector<double> pull = graph.pull;
+    std::vector<int> best;
+    double best_cost = std::numeric_limits<double>::infinity();
+    for (int cut = 0; cut < std::max(1, choice_.cuts); ++cut) {
+      const double balance = cut == 0 ? 1 : random_.LogUniform(0.2, 1.0);
+      const double strength = cut == 0 ? 1 : random_.Uniform();
+      for (size_t v = 0; v < pull.size(); ++v) graph.pull[v] = strength * pull[v];
+      std::vector<int> sides = CutInTwo(graph, imbalance_ * balance, random_);
+      const double cost = PromisedCost(sides);
+      if (!best.empty() && !(cost < best_cost)) continue;
+      best_cost = cost;
+      best = std::move(sides);
+    }
+    return best;
+  }
+
+  // The logarithm of the most costly step at or below the cut, were the sides cut as well as this
+  // set. (Cuts of lattices in two and three dimensions fall as the power 1/2 and 2/3 of the
+  // number of tensors.)
+  double PromisedCost(const std::vector<int>& sides) const {
+    double joint = 0, cut = 0, size[2] = {0, 0};
+    for (const int leg : held_) {
+      bool on[2] = {false, false};
+      for (const int v : pins_[leg]) on[sides[v]] = true;
+      const double weight = std::log2(network_.leg_size(leg));
+      const bool is_outside = LeadsOutside(leg), is_cut = on[0] && on[1];
+      if (is_outside || is_cut) joint += weight;
+      if (is_cut) cut += weight;
+      for (const int side : {0, 1}) {
+        if (on[side] && (is_outside || is_cut)) size[side] += weight;
+      }
+    }
+    const auto all = static_cast<double>(sides.size());
+    const auto ones = static_cast<double>(std::count(sides.begin(), sides.end(), 1));
+    constexpr double kPower = 0.6;
+    return std::max({joint, size[0] + cut * std::pow((all - ones) / all, kPower),
+                     size[1] + cut * std::pow(ones / all, kPower)});
+  }
+
   // Tensors and the legs that two or more of them hold.
-  Hypergraph GraphOf(const std::vector<int>& tensors) {
+  Hypergraph GraphOf(const std::vector<int>& tensors) const {
     const auto n = static_cast<int>(tensors.size());
     Hypergraph graph;
     graph.weight.assign(n, 1);
     graph.pull.assign(n, 0);
-    CollectPins(tensors);
     for (const int leg : held_) {
-      std::vector<int>& pins = pins_[leg];
+      const std::vector<int>& pins = pins_[leg];
       const double weight = std::log2(network_.leg_size(leg));
       const auto count = static_cast<int>(pins.size());
       if (weight > 0 && count > 1) {
@@ -86,12 +128,15 @@ class Bisector {
         graph.net_begin.push_back(static_cast<int>(graph.pins.size()));
         graph.net_weight.push_back(weight);
       }
-      if (count < network_.holders(leg)) {
+      if (LeadsOutside(leg)) {
         for (const int v : pins) graph.pull[v] += choice_.outside_pull * weight / count;
       }
-      pins.clear();
     }
     return graph;
+  }
+
+  bool LeadsOutside(int leg) const {
+    return static_cast<int>(pins_[leg].size()) < network_.holders(leg);
   }
 
   void CollectPins(const std::vector<int>& tensors) {
@@ -102,6 +147,10 @@ class Bisector {
         pins_[leg].push_back(static_cast<int>(v));
       });
     }
+  }
+
+  void ClearPins() {
+    for (const int leg : held_) pins_[leg].clear();
   }
 
   // Components over two sides, the largest first to the smaller side.
@@ -136,9 +185,9 @@ class Bisector {
     std::vector<Word> result(network_.words(), 0);
     CollectPins(tensors);
     for (const int leg : held_) {
-      if (static_cast<int>(pins_[leg].size()) < network_.holders(leg)) AddLeg(result.data(), leg);
-      pins_[leg].clear();
+      if (LeadsOutside(leg)) AddLeg(result.data(), leg);
     }
+    ClearPins();
     std::vector<const Word*> legs;
     for (const int t : tensors) legs.push_back(network_.legs(t));
     table_.Solve(legs, result.data(), choice_.price, std::numeric_limits<double>::infinity());
@@ -163,8 +212,8 @@ class Bisector {
 
 BisectionChoice RandomBisectionChoice(const StepPrice& price, Random& random) {
   BisectionChoice choice;
-  choice.imbalance = random.LogUniform(0.02, 0.8);
-  choice.outside_pull = random.Uniform();
+  choice.imbalance = random.LogUniform(0.1, 0.9);
+  choice.outside_pull = 0.6 * random.Uniform();
   choice.price = price;
   return choice;
 }

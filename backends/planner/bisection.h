@@ -16,6 +16,9 @@ struct BisectionChoice {
   // of what a cut leg counts; 0 .. 1. 0 makes the steps cheap that join the two sides, 1 makes one
   // of the sides small.
   double outside_pull = 0;
+  // Every set is cut so many times, at this imbalance and pull and at smaller ones, and the cut
+  // that promises the cheapest tree is kept; time grows with it.
+  int cuts = 2;
   // Sets of so many tensors or fewer get their best tree; 2 .. 12, work grows as 3^cutoff.
   int cutoff = 8;
   StepPrice price;  // of the trees below the cutoff

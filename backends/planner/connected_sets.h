@@ -58,7 +58,7 @@ class ConnectedSets {
   const Word* Legs(int32_t set) const { return legs_.data() + int64_t{set} * words_; }
 
   const SearchNetwork& network_;
-  const StepPrice& price_;
+  const StepPrice price_;
   const double below_;
   const Limits limits_;
   const int n_, words_;

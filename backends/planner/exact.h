@@ -12,7 +12,7 @@
 namespace tenon::planner {
 
 struct ExactLimits {
-  int64_t bytes = int64_t{512} << 20;  // of the tables, roughly
+  int64_t bytes = int64_t{256} << 20;  // of the tables, roughly
 };
 
 // Up to so many tensors all trees are considered, those that make outer products too.

@@ -235,6 +235,12 @@ class MovingCut {
     gain_[v] = -gain;
   }
 
+  bool IsAtCut(int v) const {
+    return std::any_of(incidence_.nets.begin() + incidence_.net_begin[v],
+                       incidence_.nets.begin() + incidence_.net_begin[v + 1],
+                       [&](int e) { return count_[1 - side_[v]][e] > 0; });
+  }
+
   void Push(int v) {
     stamp_[v] = ++stamps_;
     queue_[side_[v]].push({gain_[v], stamps_, v});
@@ -262,7 +268,9 @@ class MovingCut {
   bool RefineOnce() {
     queue_[0] = queue_[1] = {};
     stamp_.assign(graph_.vertices(), 0);
-    for (int v = 0; v < graph_.vertices(); ++v) Push(v);
+    for (int v = 0; v < graph_.vertices(); ++v) {
+      if (gain_[v] > 0 || IsAtCut(v)) Push(v);  // others when a neighbour has moved
+    }
     constexpr int64_t kLocked = -1;
     const size_t patience = 40 + graph_.vertices() / 16;
     std::vector<int> moves;
