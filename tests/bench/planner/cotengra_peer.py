@@ -57,23 +57,27 @@ def _search(job, network, pool):
     minimize = {"flops": "flops", "weighted": "combo-64"}[job["objective"]]
     options = dict(methods=job["methods"], minimize=minimize, max_repeats=_NO_LIMIT,
                    max_time=job["seconds"], parallel=pool, optlib=job["optlib"],
-                   on_trial_error="ignore", **({"reconf_opts": {}}))
+                   on_trial_error="ignore", reconf_opts={})
     if job["slice_in_trials"]:
         options["slicing_reconf_opts"] = {"target_size": job["target"]}
     optimizer = cotengra.HyperOptimizer(**options)
     return optimizer, optimizer.search(*network)
 
 
-def _slice(tree, target, how):
-    """Slices a copy of the tree to the target."""
+def _slices(tree, target, how):
+    """Copies of the tree sliced to the target; each costs more time than the one before."""
     if how == "slice_and_reconfigure":
-        return tree.slice_and_reconfigure(target_size=target)
-    return tree.slice(target_size=target, max_repeats=64)
+        for step, repeats in ((8, 4), (2, 16)):
+            yield tree.slice_and_reconfigure(target_size=target, step_size=step,
+                                             max_repeats=repeats)
+    else:
+        for repeats in (2, 16, 64):
+            yield tree.slice(target_size=target, max_repeats=repeats)
 
 
 def _slice_and_tell(job, tree, how, begin, names, pipe):
-    sliced = _slice(tree, job["target"], how)
-    pipe.send(_candidate(sliced, how, begin, names))
+    for sliced in _slices(tree, job["target"], how):
+        pipe.send(_candidate(sliced, how, begin, names))
 
 
 def _candidate(tree, how, begin, names):
@@ -95,14 +99,11 @@ def _finish(job, tree, begin, names):
     deadline = time.monotonic() + job["finish_seconds"]
     for how, process, receiver in running:
         with contextlib.suppress(EOFError):
-            if receiver.poll(max(0.0, deadline - time.monotonic())):
+            while receiver.poll(max(0.0, deadline - time.monotonic())):
                 say(**receiver.recv())
-                process.join()
-                continue
-        if process.is_alive():
-            process.kill()
+            say(event="given_up", how=how)
+        process.kill()
         process.join()
-        say(event="given_up", how=how)
 
 
 def plan(job):

@@ -19,6 +19,7 @@ class Network:
     sizes: dict
     role: str  # "exec", "plan" or "made"
     source: str = ""
+    sliceable: bool = True  # False: so wide that slices to any useful size are beyond counting
 
     def document(self) -> dict:
         """As a network file, without a path."""
@@ -148,7 +149,8 @@ def random_hyper(count, indices, seed) -> Network:
 
 
 def made() -> list:
-    return [random_regular(1000, 3, seed=1), lattice((12, 12)), lattice((5, 5, 5)),
+    wide = dataclasses.replace(random_regular(1000, 3, seed=1), sliceable=False)
+    return [wide, lattice((12, 12)), lattice((5, 5, 5)),
             chain(100, seed=2), binary_tree(7), random_hyper(60, 90, seed=3)]
 
 

@@ -135,9 +135,14 @@ def faults(results):
         for party, figures in cell["parties"].items():
             if figures.get("differs"):
                 found.append(f"{cell_name(cell)}: {party} {figures['differs']}")
-            if figures["best"] is None:
-                found.append(f"{cell_name(cell)}: {party} has no plan that fits the target")
-    return found
+    return found + [text for text in notes(results) if ": tenon " in text]
+
+
+def notes(results):
+    """Parties that found nothing that fits the target: lines."""
+    return [f"{cell_name(cell)}: {party} has no plan that fits the target"
+            for cell in results["cells"] for party, figures in cell["parties"].items()
+            if figures["best"] is None]
 
 
 def number(value, digits=3):
@@ -168,7 +173,7 @@ def table(cells):
                        for cell in cells}):
         row = [cell for cell in cells
                if (cell["network"], cell["objective"], cell["target"] or 0) == key]
-        line = [key[0], str(row[0]["tensors"]), key[1]]
+        line = [key[0], str(row[0]["tensors"]), key[1] + (", unsliced" if not key[2] else "")]
         for seconds in times:
             cell = next((cell for cell in row if cell["seconds"] == seconds), None)
             line += [_log(cell and log_score(cell, party)) for party in parties]
