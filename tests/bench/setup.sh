@@ -22,8 +22,8 @@ install() {
 find_python312() {
   local candidate
   for candidate in "${PYTHON312:-}" python3.12 "$HOME"/.pyenv/versions/3.12.*/bin/python3.12; do
-    if [ -n "$candidate" ] && "$candidate" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' \
-        2>/dev/null; then
+    if [ -n "$candidate" ] &&
+        "$candidate" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' 2>/dev/null; then
       echo "$candidate"
       return
     fi

@@ -117,7 +117,8 @@ def cell(seconds, name="net", **scores):
 def test_ratios_are_over_the_better_peer():
     good = cell(2.0, tenon=9.0, cotengra=10.0, omeco=9.5)
     assert verdict.ratio(good) == pytest.approx(10**-0.5)
-    found = verdict.cell_requirements([good, cell(2.0, "other", tenon=9.1, cotengra=9.0, omeco=None)])
+    worse = cell(2.0, "other", tenon=9.1, cotengra=9.0, omeco=None)
+    found = verdict.cell_requirements([good, worse])
     assert [r["met"] for r in found] == [True, False, True, True]
     assert found[-1]["value"] == pytest.approx(10**-0.2)
 

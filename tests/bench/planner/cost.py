@@ -18,7 +18,7 @@ class PathError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """`flops` and `read_write` of all slices; `largest` result of a step, in elements of a slice."""
+    """`flops` and `read_write` of all slices; `largest` result of a step, elements of a slice."""
     flops: int
     read_write: int
     largest: int
@@ -41,7 +41,7 @@ def _slices(network, sliced) -> int:
 
 
 def evaluate(network, path, sliced=()) -> Cost:
-    """The cost of an SSA path: inputs are 0..N-1, step k makes N+k. PathError if it is not whole."""
+    """The cost of an SSA path: inputs are 0..N-1, step k makes N+k. PathError if it is broken."""
     slices = _slices(network, sliced)
     names = list(network.sizes)
     number = {name: k for k, name in enumerate(names)}

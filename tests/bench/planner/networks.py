@@ -74,7 +74,7 @@ def _connected(count, edges) -> bool:
 
 
 def random_regular(count, degree, seed, size=2, name=None) -> Network:
-    """A connected simple random regular graph: random pairs of stubs, bad ones mended by switches."""
+    """A connected simple random regular graph: random pairs of stubs, mended by switches."""
     rng = random.Random(seed)
     while True:
         stubs = [vertex for vertex in range(count) for _ in range(degree)]

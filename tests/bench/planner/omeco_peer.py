@@ -1,7 +1,7 @@
 """Runs in a process of its own, in the environment that has omeco: TreeSA, then its slicer.
 
 Job and events are those of cotengra_peer.py. omeco takes no time limit and no seed: short runs tell
-what a sweep costs, and the rest of the time goes to runs as long as fit, up to its default schedule.
+what a sweep costs, and the rest of the time goes to runs as long as fit, up to its defaults.
 """
 
 import importlib
@@ -30,7 +30,7 @@ def versions():
 
 
 def ssa(tree, count):
-    """The SSA path of a tree as omeco's dictionaries tell it; no recursion, since trees are deep."""
+    """The SSA path of a tree as omeco's dictionaries tell it; no recursion: trees are deep."""
     path, done, stack = [], [], [(tree, False)]
     while stack:
         node, ready = stack.pop()

@@ -1,8 +1,8 @@
 """The peers' side: runs cotengra_peer.py and omeco_peer.py, and judges what they found.
 
-A peer has `seconds` for its search, once its workers are up and its modules imported. The slicing of
-what it found comes on top (45 s or twice the time), and so does what it overshoots. All of it is in
-the figures.
+A peer has `seconds` for its search, once its workers are up and its modules imported. The slicing
+of what it found comes on top (45 s or twice the time), and so does what it overshoots. All of it is
+in the figures.
 """
 
 import json

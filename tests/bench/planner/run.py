@@ -12,8 +12,9 @@ right after the other, for intermediates of at most --target elements:
   omeco     TreeSA on --threads threads until the time is over; then TreeSASlicer on its best trees
 
 The peers' start-up is outside their time, and so is the slicing of what they found: both are for
-their good, and what they used above the time is in the figures. Every path is judged by the same cost model (cost.py):
-"flops" counts multiply-adds, "weighted" adds 64 times what is read and written; all slices.
+their good, and what they used above the time is in the figures. Every path is judged by the same
+cost model (cost.py): "flops" counts multiply-adds, "weighted" adds 64 times what is read and
+written; all slices.
 Networks of at most 16 tensors are planned for the fewest seconds alone, and a network of 1000
 tensors, whose slices no one could count, without a target.
 

@@ -1,5 +1,5 @@
-"""Tenon's side: the command `tenon plan` on a server of its own for every call, so that no plan comes
-out of a cache. What the command prints is read in `read_plan` alone.
+"""Tenon's side: the command `tenon plan` on a server of its own for every call, so that no plan
+comes out of a cache. What the command prints is read in `read_plan` alone.
 """
 
 import contextlib
@@ -101,8 +101,8 @@ class Tenon:
         return json.loads(answer.stdout), time.monotonic() - start
 
     def run(self, network, seconds, target, objective, calls=1):
-        """Plans a network `calls` times on one server; figures are the first call's, and the others'
-        seconds are in `repeated_seconds` (they find the plan in the cache)."""
+        """Plans a network `calls` times on one server; figures are the first call's, and the seconds
+        of the others are in `repeated_seconds` (they find the plan in the cache)."""
         file = self._root / f"{network.name}.json"
         file.write_text(json.dumps(network.document()))
         command = self.command(file, seconds, target, objective)
