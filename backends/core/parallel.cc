@@ -1,7 +1,6 @@
 #include "backends/core/parallel.h"
 
 #include <tbb/blocked_range.h>
-#include <tbb/global_control.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
@@ -9,6 +8,7 @@
 #include <exception>
 #include <new>
 
+#include "backends/core/arena_pool.h"
 #include "backends/core/cancel.h"
 #include "backends/core/error.h"
 
@@ -33,11 +33,8 @@ absl::Status Parallel::ForEach(int64_t blocks,
     return CheckCancelled();
   }
   try {
-    // TBB complains about arenas that are larger than the process allows.
-    const int64_t allowed =
-        tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism);
-    tbb::task_arena arena(static_cast<int>(std::min({int64_t{threads_}, blocks, allowed})));
-    arena.execute([&] {
+    const ArenaLease arena = LeaseArena(threads_);
+    arena->execute([&] {
       tbb::parallel_for(
           tbb::blocked_range<int64_t>(0, blocks, 1),
           [&](const tbb::blocked_range<int64_t>& range) {
