@@ -18,8 +18,10 @@ Parallel Parallel::Limited(int64_t threads) const {
   return Parallel(static_cast<int>(std::min(threads, int64_t{threads_})), cancel_);
 }
 
+bool Parallel::cancelled() const { return IsCancelled(cancel_); }
+
 absl::Status Parallel::CheckCancelled() const {
-  if (!IsCancelled(cancel_)) return absl::OkStatus();
+  if (!cancelled()) return absl::OkStatus();
   return Error(Reason::kClientCancelled, "the request was cancelled while it was running");
 }
 
@@ -38,8 +40,7 @@ absl::Status Parallel::ForEach(int64_t blocks,
       tbb::parallel_for(
           tbb::blocked_range<int64_t>(0, blocks, 1),
           [&](const tbb::blocked_range<int64_t>& range) {
-            for (int64_t block = range.begin(); block < range.end() && !IsCancelled(cancel_);
-                 ++block) {
+            for (int64_t block = range.begin(); block < range.end() && !cancelled(); ++block) {
               body(block, tbb::this_task_arena::current_thread_index());
             }
           },
