@@ -105,16 +105,16 @@ std::optional<double> Number(std::string_view text) {
   return value;
 }
 
-void WriteOutput(const measurement::OutputInfo& info, const std::string& key, v1::OutputInfo* out) {
+void WriteOutput(const std::string& key, const std::string& range, const std::string& best_text,
+                 v1::OutputInfo* out) {
   out->set_key(key);
-  out->set_description(StrCat("in ", info.range, ", best ", info.best));
+  out->set_description(StrCat("in ", range, ", best ", best_text));
   const std::vector<std::string> ends = absl::StrSplit(
-      absl::StrReplaceAll(info.range, {{"[", ""}, {"]", ""}, {"(", ""}, {")", ""}, {" ", ""}}),
-      ',');
+      absl::StrReplaceAll(range, {{"[", ""}, {"]", ""}, {"(", ""}, {")", ""}, {" ", ""}}), ',');
   // An end that is no number depends on n and k; an infinite one is no end.
   const auto minimum = ends.size() == 2 ? Number(ends[0]) : std::nullopt;
   const auto maximum = ends.size() == 2 ? Number(ends[1]) : std::nullopt;
-  const auto best = Number(info.best);
+  const auto best = Number(best_text);
   const auto finite = [](std::optional<double> value) {
     return value.has_value() && *value - *value == 0;
   };
@@ -188,8 +188,10 @@ void WriteMeasure(const measurement::MeasureInfo& info, v1::MeasureInfo* out) {
   const FieldDescriptor* field = v1::MeasureSpec::descriptor()->FindFieldByName(info.id);
   if (field != nullptr) AddParameters(*field->message_type(), "", info, out);
   for (const auto& output : info.outputs) {
-    WriteOutput(output, output.key, out->add_outputs());
-    if (!output.local_key.empty()) WriteOutput(output, output.local_key, out->add_local_outputs());
+    WriteOutput(output.key, output.range, output.best, out->add_outputs());
+    if (output.local_key.empty()) continue;
+    WriteOutput(output.local_key, output.local_range.empty() ? output.range : output.local_range,
+                output.best, out->add_local_outputs());
   }
   out->set_needs_data(info.needs_original);
   out->set_needs_labels(info.needs_labels);

@@ -1,7 +1,6 @@
 #include "backends/core/parallel.h"
 
 #include <tbb/blocked_range.h>
-#include <tbb/global_control.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
@@ -9,6 +8,7 @@
 #include <exception>
 #include <new>
 
+#include "backends/core/arena_pool.h"
 #include "backends/core/cancel.h"
 #include "backends/core/error.h"
 
@@ -18,8 +18,10 @@ Parallel Parallel::Limited(int64_t threads) const {
   return Parallel(static_cast<int>(std::min(threads, int64_t{threads_})), cancel_);
 }
 
+bool Parallel::cancelled() const { return IsCancelled(cancel_); }
+
 absl::Status Parallel::CheckCancelled() const {
-  if (!IsCancelled(cancel_)) return absl::OkStatus();
+  if (!cancelled()) return absl::OkStatus();
   return Error(Reason::kClientCancelled, "the request was cancelled while it was running");
 }
 
@@ -33,16 +35,12 @@ absl::Status Parallel::ForEach(int64_t blocks,
     return CheckCancelled();
   }
   try {
-    // TBB complains about arenas that are larger than the process allows.
-    const int64_t allowed =
-        tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism);
-    tbb::task_arena arena(static_cast<int>(std::min({int64_t{threads_}, blocks, allowed})));
-    arena.execute([&] {
+    const ArenaLease arena = LeaseArena(threads_);
+    arena->execute([&] {
       tbb::parallel_for(
           tbb::blocked_range<int64_t>(0, blocks, 1),
           [&](const tbb::blocked_range<int64_t>& range) {
-            for (int64_t block = range.begin(); block < range.end() && !IsCancelled(cancel_);
-                 ++block) {
+            for (int64_t block = range.begin(); block < range.end() && !cancelled(); ++block) {
               body(block, tbb::this_task_arena::current_thread_index());
             }
           },

@@ -20,6 +20,9 @@ class Parallel {
   // The same with at most `threads` (>= 1) threads.
   Parallel Limited(int64_t threads) const;
 
+  // For blocks that take long.
+  bool cancelled() const;
+
   // CLIENT_CANCELLED once the flag is set.
   absl::Status CheckCancelled() const;
 

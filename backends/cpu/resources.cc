@@ -183,6 +183,20 @@ double* Builder::ExactOriginal(Row& row, const ThreadScratch& scratch) const {
   return row.original;
 }
 
+// A power of four that squares of distances are multiplied with, exactly, where that of the largest
+// one is no ordinary number or its inverse is none.
+double SquareScale(double maximum) { return maximum < 1e-140 ? 0x1p1000 : 1.0; }
+
+double GaussianFactor(double sigma, double maximum) {
+  const double scaled = maximum * std::sqrt(SquareScale(maximum));
+  return -1.0 / sigma / scaled / scaled;
+}
+
+void ScaleSquares(double maximum, double* squares, int64_t count) {
+  const double scale = SquareScale(maximum);
+  for (int64_t j = 0; j < count && scale != 1; ++j) squares[j] *= scale;
+}
+
 absl::Status Builder::TileDensities(double maximum) {
   TENON_ASSIGN_OR_RETURN(SymmetricTiles tiles,
                          SymmetricTiles::Create(*original_.packed, work_.rows, plan_.threads));
@@ -190,9 +204,12 @@ absl::Status Builder::TileDensities(double maximum) {
     std::fill_n(static_cast<double*>(output.data), work_.rows, 0.0);
   }
   return tiles.ForEach(parallel_, [&](const SymmetricTiles::Tile& tile, int) {
+    for (int64_t i = 0; i < tile.n_i; ++i) {
+      ScaleSquares(maximum, tile.keys + i * tile.stride, tile.n_j);
+    }
     for (const tenon_resource& output : work_.original.densities) {
       auto* sums = static_cast<double*>(output.data);
-      const double factor = -1.0 / output.key.parameter / maximum / maximum;
+      const double factor = GaussianFactor(output.key.parameter, maximum);
       GaussianTile(tile.keys, tile.n_i, tile.n_j, tile.stride, factor, sums + tile.first_i,
                    tile.is_diagonal() ? nullptr : sums + tile.first_j);
     }
@@ -375,8 +392,9 @@ absl::Status Builder::FinishDensities(const SpaceOutputs& space, const SpaceStat
       if (state.packed->kind() == KeyKind::kDistance) {
         for (int64_t j = 0; j < n; ++j) squares[j] *= squares[j];
       }
+      ScaleSquares(maximum, squares, n);
       for (const tenon_resource& output : space.densities) {
-        const double factor = -1.0 / output.key.parameter / maximum / maximum;
+        const double factor = GaussianFactor(output.key.parameter, maximum);
         static_cast<double*>(output.data)[row.i] = GaussianSum(squares, n, factor);
       }
     }));

@@ -44,7 +44,7 @@ ThreadTeam::ThreadTeam(int threads, std::byte* scratch, int64_t scratch_bytes)
       scratch_(scratch),
       scratch_bytes_(scratch_bytes),
       loops_(threads_) {
-  if (threads > 1) arena_ = std::make_unique<tbb::task_arena>(threads_);
+  if (threads > 1) arena_ = LeaseArena(threads_);
 }
 
 void ThreadTeam::Enter(absl::FunctionRef<void()> body) {

@@ -6,13 +6,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "backends/core/arena_pool.h"
 #include "backends/core/cancel.h"
-#include "oneapi/tbb/task_arena.h"
 
 namespace tenon::cpu {
 
@@ -63,8 +62,8 @@ class ThreadTeam {
   std::byte* const scratch_;
   const int64_t scratch_bytes_;
   std::atomic<int64_t> next_loop_{1};
-  std::vector<int64_t> loops_;              // that last used the scratch, by thread
-  std::unique_ptr<tbb::task_arena> arena_;  // null where one thread is all that was asked for
+  std::vector<int64_t> loops_;  // that last used the scratch, by thread
+  ArenaLease arena_;            // null where one thread is all that was asked for
 };
 
 }  // namespace tenon::cpu

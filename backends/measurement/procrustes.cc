@@ -72,10 +72,12 @@ absl::StatusOr<MeasureScores> Procrustes(const MeasureSpec& spec, const MetricIn
   TENON_RETURN_IF_ERROR(input.parallel->ForEach(Blocks(n), [&](int64_t block, int slot) {
     if (!fits[slot].has_value()) fits[slot].emplace(k, hd.columns(), ld.columns());
     RotationFit& fit = *fits[slot];
-    for (int64_t i = block * kBlockRows; i < std::min(n, (block + 1) * kBlockRows); ++i) {
+    const auto stop = [&] { return input.parallel->cancelled(); };
+    const int64_t end = std::min(n, (block + 1) * kBlockRows);
+    for (int64_t i = block * kBlockRows; i < end && !stop(); ++i) {
       Gather(hd, original.Row(i), k, fit.x());
       Gather(ld, embedded.Row(i), k, fit.y());
-      residuals[i] = fit.RelativeResidual();
+      residuals[i] = fit.RelativeResidual(stop);
     }
   }));
   CompensatedSum sum;

@@ -54,8 +54,9 @@ struct ParameterInfo {
 struct OutputInfo {
   std::string key;        // "trustworthiness"
   std::string local_key;  // "local_trustworthiness"; empty: no pointwise output
-  std::string range;
+  std::string range;      // of the score; "[0, 1]"
   std::string best;
+  std::string local_range = {};  // of the pointwise output; empty: that of the score
 };
 
 // One entry of the registry.

@@ -21,6 +21,13 @@ ParameterInfo Neighbors(ParameterRule rule) {
           .rule = rule};
 }
 
+// One neighbour less its mean is no shape.
+ParameterInfo AtLeastTwoNeighbors() {
+  ParameterInfo k = Neighbors(ParameterRule::kNeighbors);
+  k.range = "2 <= k <= n-1; k = 1 is UNDEFINED_SCORE";
+  return k;
+}
+
 ParameterInfo Sigma() {
   return {.name = "sigma",
           .type = kReal,
@@ -86,6 +93,7 @@ std::vector<std::string> GapMetrics() {
 constexpr auto kUpToRows = ParameterRule::kNeighbors;
 constexpr auto kBelowHalf = ParameterRule::kNeighborsBelowHalf;
 const char kUnit[] = "[0, 1]";
+const char kUpToOne[] = "(-inf, 1]";
 const char kNotNegative[] = "[0, inf)";
 
 std::vector<MeasureInfo> LocalMeasures() {
@@ -152,8 +160,12 @@ std::vector<MeasureInfo> LocalMeasures() {
            "nothing is scaled, and the score depends on the scale of the projection. As "
            "published, every neighbour in the data set is paired with its own image (pairing "
            "identity); the reference implementation (zadu) and the default pair the r-th "
-           "neighbours of both spaces.",
-       .parameters = {Neighbors(kUpToRows),
+           "neighbours of both spaces. Where the projection has more columns than the data set "
+           "and the product of the neighbourhoods has not full rank (always for k <= the "
+           "columns of the data set), the best rotation is not determined and with it the score: "
+           "the directions of the projection that nothing corresponds to are left out here, "
+           "while the reference counts some that its decomposition happens to choose.",
+       .parameters = {AtLeastTwoNeighbors(),
                       Choice("pairing", {"rank", "identity"},
                              "Which rows are paired: the r-th neighbour of both spaces, as the "
                              "reference does, or every neighbour in the data set with its own "
@@ -238,9 +250,13 @@ std::vector<MeasureInfo> ClusterMeasures() {
            "weighted "
            "by the product of the sizes. Similarities count shared neighbours by rank and are "
            "divided by the largest one of the space. Generator numpy reproduces the reference "
-           "(zadu "
-           "with hdbscan 0.8.37) for strategy dbscan: its draws, its order of members and its "
-           "HDBSCAN, which links members without shared neighbours in the order they are reached. "
+           "(zadu with hdbscan 0.8.37) for strategy dbscan: its draws, its order of members and "
+           "its HDBSCAN, which links members without shared neighbours in the order they are "
+           "reached. "
+           "Equal dissimilarities are sorted as NumPy does without its AVX-512 sort "
+           "(NPY_DISABLE_CPU_FEATURES), which leaves them in another order: on processors that "
+           "have "
+           "it the reference itself gives other scores. "
            "Generator counter takes members in ascending order and links along the minimum "
            "spanning "
            "tree, as later releases of hdbscan do; where many members share no neighbours both can "
@@ -267,8 +283,8 @@ std::vector<MeasureInfo> ClusterMeasures() {
                    "Which global score weights the local ones: the other one's, as the reference "
                    "does, or its own.")},
            Random("", "", "RandomState(seed)")),
-       .outputs = {{"steadiness", "local_steadiness", kUnit, "1"},
-                   {"cohesiveness", "local_cohesiveness", kUnit, "1"}},
+       .outputs = {{"steadiness", "local_steadiness", kUnit, "1", kUpToOne},
+                   {"cohesiveness", "local_cohesiveness", kUnit, "1", kUpToOne}},
        .deterministic = false,
        .reference = "Jeon et al.: Measuring and explaining the inter-cluster reliability of "
                     "multidimensional projections, IEEE TVCG 28, 2022"},
@@ -305,8 +321,12 @@ std::vector<MeasureInfo> ClusterMeasures() {
        .description =
            "Agreement of the labels with a clustering of the projection: adjusted Rand index, "
            "adjusted or normalised mutual information (mean of entropies) or V-measure. dbscan "
-           "gives "
-           "the labels of scikit-learn. k-means is our own, with scikit-learn's definition and "
+           "gives the labels of scikit-learn unless a distance is eps up to rounding: the plain "
+           "sum "
+           "of squared differences (or of the metric's terms) is compared with that of eps here, "
+           "which its trees and expanded squares may round the other way. k-means is our own, with "
+           "scikit-learn's "
+           "definition and "
            "defaults but other random numbers, whichever generator is named: scores agree with the "
            "reference (zadu) where the best clustering is clear. Clusters are found in float64 "
            "whatever arithmetic says.",

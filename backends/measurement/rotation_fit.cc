@@ -36,17 +36,12 @@ double SumOfSquares(const std::vector<double>& values) {
   return Dot(values.data(), values.data(), static_cast<int64_t>(values.size()));
 }
 
-// cross[c][j] = sum over the points of y[c] x[j].
-TENON_CLONES void Multiply(int64_t points, int64_t x_columns, int64_t y_columns, const double* x,
-                           const double* y, double* cross) {
-  std::fill_n(cross, x_columns * y_columns, 0.0);
-  for (int64_t r = 0; r < points; ++r) {
-    for (int64_t c = 0; c < y_columns; ++c) {
-      const double factor = y[r * y_columns + c];
-      for (int64_t j = 0; j < x_columns; ++j) {
-        cross[c * x_columns + j] += factor * x[r * x_columns + j];
-      }
-    }
+// cross[c][j] += y[c] x[j] of one point.
+TENON_CLONES void AddProduct(int64_t x_width, int64_t y_width, const double* x, const double* y,
+                             double* cross) {
+  for (int64_t c = 0; c < y_width; ++c) {
+    const double factor = y[c];
+    for (int64_t j = 0; j < x_width; ++j) cross[c * x_width + j] += factor * x[j];
   }
 }
 
@@ -60,29 +55,45 @@ int Normalize(std::vector<double>& values) {
   return exponent;
 }
 
+// Whether the singular values follow without a decomposition.
+bool IsFast(int64_t x_columns, int64_t y_columns) {
+  return y_columns <= std::min<int64_t>(2, x_columns);
+}
+
 }  // namespace
+
+RotationFit::Widths RotationFit::WidthsOf(int64_t points, int64_t x_columns, int64_t y_columns) {
+  // A decomposition sweeps over long columns about ten times, a reduction reads each of them once
+  // for each point; so it has to be worth it.
+  const bool reduces = !IsFast(x_columns, y_columns) && 3 * std::min(x_columns, y_columns) > points;
+  if (!reduces) return {x_columns, y_columns};
+  return {std::min(x_columns, points), std::min(y_columns, points)};
+}
 
 RotationFit::RotationFit(int64_t points, int64_t x_columns, int64_t y_columns)
     : points_(points),
       x_columns_(x_columns),
       y_columns_(y_columns),
+      width_(WidthsOf(points, x_columns, y_columns)),
       x_(points * x_columns),
       y_(points * y_columns),
-      cross_(x_columns * y_columns),
+      cross_(width_.x * width_.y),
       row_(std::max(x_columns, y_columns)) {}
 
 int64_t RotationFit::Bytes(int64_t points, int64_t x_columns, int64_t y_columns) {
-  const int64_t smaller = std::min(x_columns, y_columns);
-  return (points * (x_columns + y_columns) + 2 * x_columns * y_columns +
-          smaller * (smaller + x_columns + y_columns) + std::max(x_columns, y_columns)) *
+  const auto [x, y] = WidthsOf(points, x_columns, y_columns);
+  const int64_t smaller = std::min(x, y);
+  return (points * (x_columns + y_columns) + 2 * x * y + smaller * (smaller + x + y) +
+          std::max(x_columns, y_columns)) *
          int64_t{sizeof(double)};
 }
 
-double RotationFit::RelativeResidual() {
+double RotationFit::RelativeResidual(absl::FunctionRef<bool()> stop) {
   // Between these, squares of elements of the cross product stay in range, too.
   constexpr double kSmallest = 1e-100, kLargest = 1e100;
   // Below, the fast form has lost digits to cancellation.
   constexpr double kLeastFast = 0.01;
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
   const auto usual = [&](double norm) { return norm >= kSmallest && norm <= kLargest; };
   Center(points_, x_columns_, x_.data(), row_.data());
   Center(points_, y_columns_, y_.data(), row_.data());
@@ -90,14 +101,13 @@ double RotationFit::RelativeResidual() {
   x_norm_ = SumOfSquares(x_);
   y_norm_ = SumOfSquares(y_);
   if (!usual(x_norm_) || !usual(y_norm_)) Rescale();
-  if (!(x_norm_ > 0)) return std::numeric_limits<double>::quiet_NaN();
-  Multiply(points_, x_columns_, y_columns_, x_.data(), y_.data(), cross_.data());
-  if (y_columns_ <= std::min<int64_t>(2, x_columns_)) {
+  if (!(x_norm_ > 0)) return kNaN;
+  if (!Reduce(stop) || !Multiply(stop)) return kNaN;
+  if (IsFast(x_columns_, y_columns_)) {
     const double residual = FastResidual();
     if (!(residual < kLeastFast)) return residual;
   }
-  Decompose();
-  return ExplicitResidual();
+  return Decompose(stop) ? ExplicitResidual(stop) : kNaN;
 }
 
 void RotationFit::Rescale() {
@@ -105,6 +115,22 @@ void RotationFit::Rescale() {
   ratio_ = std::ldexp(1.0, y_exponent - x_exponent);
   x_norm_ = SumOfSquares(x_);
   y_norm_ = SumOfSquares(y_);
+}
+
+// The points of a set with more columns than points in coordinates of the space that they span: x'y
+// keeps its singular values, and the residual its length, which lies in the span of x.
+bool RotationFit::Reduce(absl::FunctionRef<bool()> stop) {
+  return (width_.x == x_columns_ || ReduceColumns(x_columns_, points_, x_.data(), stop)) &&
+         (width_.y == y_columns_ || ReduceColumns(y_columns_, points_, y_.data(), stop));
+}
+
+bool RotationFit::Multiply(absl::FunctionRef<bool()> stop) {
+  std::fill(cross_.begin(), cross_.end(), 0.0);
+  for (int64_t r = 0; r < points_; ++r) {
+    if (stop()) return false;
+    AddProduct(width_.x, width_.y, &x_[r * width_.x], &y_[r * width_.y], cross_.data());
+  }
+  return true;
 }
 
 // |x|^2 - 2 (sum of singular values) + |y|^2, for y of one or two columns and no more than x.
@@ -130,56 +156,61 @@ double RotationFit::FastResidual() const {
 }
 
 // Singular vectors of the cross product: left_ (of x's columns) and right_ (of y's).
-void RotationFit::Decompose() {
-  const bool wide = y_columns_ > x_columns_;  // then its transpose is decomposed
-  const int64_t rank = std::min(x_columns_, y_columns_), rows = std::max(x_columns_, y_columns_);
+bool RotationFit::Decompose(absl::FunctionRef<bool()> stop) {
+  const bool wide = width_.y > width_.x;  // then its transpose is decomposed
+  const int64_t rank = std::min(width_.x, width_.y), rows = std::max(width_.x, width_.y);
   if (wide) {
     transposed_.resize(cross_.size());
-    for (int64_t j = 0; j < x_columns_; ++j) {
-      for (int64_t c = 0; c < y_columns_; ++c) {
-        transposed_[j * y_columns_ + c] = cross_[c * x_columns_ + j];
+    for (int64_t j = 0; j < width_.x; ++j) {
+      for (int64_t c = 0; c < width_.y; ++c) {
+        transposed_[j * width_.y + c] = cross_[c * width_.x + j];
       }
     }
   }
   std::vector<double>& columns = wide ? transposed_ : cross_;
-  Normalize(columns);
+  const int exponent = Normalize(columns);
   rotations_.resize(rank * rank);
-  OrthogonalizeColumns(rows, rank, columns.data(), rotations_.data());
+  if (!OrthogonalizeColumns(rows, rank, columns.data(), rotations_.data(), stop)) return false;
+  // Sums of products are known to the rounding of their terms, however much of them cancels.
+  const double terms = std::ldexp(std::sqrt(x_norm_) * std::sqrt(y_norm_), -exponent);
+  const auto count = static_cast<double>(std::max({x_columns_, y_columns_, points_}));
+  FindNullValues(rows, rank, std::numeric_limits<double>::epsilon() * count * terms,
+                 columns.data());
+  left_ = wide ? rotations_ : columns;
+  right_ = wide ? columns : rotations_;
+  return true;
+}
+
+// Which singular values are no larger than `smallest`; the columns of the others get length one.
+void RotationFit::FindNullValues(int64_t rows, int64_t rank, double smallest, double* columns) {
   is_null_.resize(rank);
-  double largest = 0;
   for (int64_t s = 0; s < rank; ++s) {
-    largest = std::max(largest, Dot(&columns[s * rows], &columns[s * rows], rows));
-  }
-  const double smallest =
-      std::numeric_limits<double>::epsilon() * static_cast<double>(rows) * std::sqrt(largest);
-  for (int64_t s = 0; s < rank; ++s) {
-    double* column = &columns[s * rows];
+    double* column = columns + s * rows;
     const double value = std::sqrt(Dot(column, column, rows));
     is_null_[s] = !(value > smallest);
     for (int64_t j = 0; j < rows && !is_null_[s]; ++j) column[j] /= value;
   }
-  left_ = wide ? rotations_ : columns;
-  right_ = wide ? columns : rotations_;
 }
 
 // The residual point by point.
-double RotationFit::ExplicitResidual() {
-  const int64_t rank = std::min(x_columns_, y_columns_);
+double RotationFit::ExplicitResidual(absl::FunctionRef<bool()> stop) {
+  const int64_t rank = std::min(width_.x, width_.y);
   double sum = 0;
   for (int64_t r = 0; r < points_; ++r) {
-    const double* y = &y_[r * y_columns_];
-    std::copy_n(&x_[r * x_columns_], x_columns_, row_.data());
+    if (stop()) return std::numeric_limits<double>::quiet_NaN();
+    const double* y = &y_[r * width_.y];
+    std::copy_n(&x_[r * width_.x], width_.x, row_.data());
     for (int64_t s = 0; s < rank; ++s) {
-      const double along = ratio_ * Dot(y, &right_[s * y_columns_], y_columns_);
+      const double along = ratio_ * Dot(y, &right_[s * width_.y], width_.y);
       if (is_null_[s]) {
         // Whatever the left vector is, it is orthogonal to the others, and x does not follow it.
         if (y_columns_ <= x_columns_) sum += along * along;
         continue;
       }
-      const double* left = &left_[s * x_columns_];
-      for (int64_t j = 0; j < x_columns_; ++j) row_[j] -= along * left[j];
+      const double* left = &left_[s * width_.x];
+      for (int64_t j = 0; j < width_.x; ++j) row_[j] -= along * left[j];
     }
-    sum += Dot(row_.data(), row_.data(), x_columns_);
+    sum += Dot(row_.data(), row_.data(), width_.x);
   }
   return sum / x_norm_;
 }

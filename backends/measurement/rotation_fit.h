@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+
 namespace tenon::measurement {
 
 // Memory for fits of one shape, one after the other. Not thread-safe.
@@ -26,24 +28,33 @@ class RotationFit {
   // of V to a singular value of zero (to which no decomposition gives a direction) are left out.
   //
   // Accurate relative to itself for any fit, up to the rounding of the points. NaN if x has no
-  // variance or a sum overflows.
-  double RelativeResidual();
+  // variance or a sum overflows, and once `stop` says true, which is asked within long fits.
+  double RelativeResidual(absl::FunctionRef<bool()> stop);
 
  private:
   // Their squares, after centring.
   double x_norm_ = 0, y_norm_ = 0;
 
+  // Columns that a set is reduced to: more than there are points hold no more than these.
+  struct Widths {
+    int64_t x, y;
+  };
+  static Widths WidthsOf(int64_t points, int64_t x_columns, int64_t y_columns);
+
   void Rescale();
-  void CrossProduct();
+  bool Reduce(absl::FunctionRef<bool()> stop);
+  bool Multiply(absl::FunctionRef<bool()> stop);
   double FastResidual() const;
-  double ExplicitResidual();
-  void Decompose();
+  double ExplicitResidual(absl::FunctionRef<bool()> stop);
+  bool Decompose(absl::FunctionRef<bool()> stop);
+  void FindNullValues(int64_t rows, int64_t rank, double smallest, double* columns);
 
   const int64_t points_, x_columns_, y_columns_;
+  const Widths width_;
   std::vector<double> x_, y_;
   double ratio_ = 1;                  // of the units of y and x
-  std::vector<double> cross_;         // x'y by columns: y_columns x x_columns
-  std::vector<double> transposed_;    // of the same, if y has more columns than x
+  std::vector<double> cross_;         // x'y by columns: y's width times x's
+  std::vector<double> transposed_;    // of the same, if y is the wider one
   std::vector<double> rotations_;     // square, of the smaller side
   std::vector<double> left_, right_;  // singular vectors, one after the other
   std::vector<double> row_;

@@ -104,12 +104,13 @@ double Hamming(const Rows& rows, double) {
 }
 
 double Jaccard(const Rows& rows, double) {
-  int64_t present = 0, unequal = 0;
+  int64_t present = 0, in_one = 0;
   for (int64_t c = 0; c < rows.columns; ++c) {
-    present += rows.a[c] != 0 || rows.b[c] != 0;
-    unequal += rows.a[c] != rows.b[c];
+    const bool in_a = rows.a[c] != 0, in_b = rows.b[c] != 0;
+    present += in_a || in_b;
+    in_one += in_a != in_b;
   }
-  return present == 0 ? 0.0 : static_cast<double>(unequal) / static_cast<double>(present);
+  return present == 0 ? 0.0 : static_cast<double>(in_one) / static_cast<double>(present);
 }
 
 // How many columns are in both sets, in one of them and in none.

@@ -1,10 +1,12 @@
 // Distances of two rows by the names and definitions of scipy.spatial.distance.
 //
-// Definitions are those of SciPy 1.10, unweighted, of rows of float64. Measures of sets (dice,
-// kulczynski1, rogerstanimoto, russellrao, sokalmichener, sokalsneath, yule) count with products of
-// the values and of one minus the values, so they are defined for any reals and become the usual
-// counts for rows of zeros and ones. jaccard takes the columns that are not zero in both rows, and
-// of these the share of unequal values (SciPy 1.15 began to compare only what is zero).
+// Definitions are those of SciPy 1.17, unweighted, of rows of float64 (kulczynski1 and
+// sokalmichener, which it no longer has, those of 1.10). Measures of sets (dice, kulczynski1,
+// rogerstanimoto, russellrao, sokalmichener, sokalsneath, yule) count with products of the values
+// and of one minus the values, so they are defined for any reals and become the usual counts for
+// rows of zeros and ones. jaccard alone asks only what is zero: of the columns that are not zero in
+// both rows it takes the share that are zero in one (before 1.15 SciPy took that of unequal
+// values).
 
 #ifndef TENON_BACKENDS_MEASUREMENT_ROW_METRIC_H_
 #define TENON_BACKENDS_MEASUREMENT_ROW_METRIC_H_

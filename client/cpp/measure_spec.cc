@@ -70,6 +70,10 @@ const FieldDescriptor* FindParameters(const std::string& id) {
 std::string LongName(std::string_view name) {
   if (name == "seed") return "random.seed";
   if (name == "rng") return "random.generator";
+  constexpr std::string_view kOrder = "minkowski.p";  // also dbscan.minkowski.p
+  if (name.size() >= kOrder.size() && name.substr(name.size() - kOrder.size()) == kOrder) {
+    return StrCat(name.substr(0, name.size() - kOrder.size()), "minkowski_p");
+  }
   return std::string(name);
 }
 

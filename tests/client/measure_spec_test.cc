@@ -73,6 +73,16 @@ TEST(MeasureSpecTest, RandomNumbersHaveShortNames) {
   EXPECT_EQ(Parse("snc:random.seed=3").steadiness_cohesiveness().random().seed(), 3u);
 }
 
+TEST(MeasureSpecTest, TheOrderOfMinkowskiAsTheReferenceWritesIt) {
+  EXPECT_EQ(Parse("gi:metric=minkowski,minkowski.p=3").gap_index().minkowski_p(), 3);
+  EXPECT_EQ(Parse("c_evm:clustering=dbscan,dbscan.metric=minkowski,dbscan.minkowski.p=3")
+                .clustering_and_external_validation_measure()
+                .dbscan()
+                .minkowski_p(),
+            3);
+  EXPECT_FALSE(ParseMeasureSpec("gi:metric=minkowski,minkowski.p=3,minkowski_p=4").ok());
+}
+
 TEST(MeasureSpecTest, EnumerationsInnerMessagesAndBooleans) {
   EXPECT_EQ(Parse("ivm:measure=silhouette").internal_validation_measure().measure(),
             v1::INTERNAL_VALIDATION_INDEX_SILHOUETTE);

@@ -342,6 +342,12 @@ TEST(ListMeasuresTest, ListsAllInOrderWithTypedParameters) {
   EXPECT_EQ(tnc.local_outputs(1).key(), "local_continuity");
   EXPECT_EQ(tnc.determinism(), v1::MEASURE_DETERMINISM_INTEGER);
   EXPECT_TRUE(tnc.available());
+  const v1::MeasureInfo& snc = response.measures(7);
+  EXPECT_EQ(snc.outputs(0).minimum(), 0);
+  EXPECT_EQ(snc.local_outputs(0).key(), "local_steadiness");
+  EXPECT_FALSE(snc.local_outputs(0).has_minimum());
+  EXPECT_EQ(snc.local_outputs(0).maximum(), 1);
+  EXPECT_EQ(snc.local_outputs(0).direction(), v1::SCORE_DIRECTION_HIGHER);
   EXPECT_EQ(response.measures(13).id(), "stress");
   EXPECT_EQ(response.measures(13).outputs(0).direction(), v1::SCORE_DIRECTION_LOWER);
   const v1::MeasureInfo& last = response.measures(21);

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "backends/core/arena_pool.h"
 #include "oneapi/tbb/global_control.h"
 
 namespace tenon::cpu {
@@ -64,6 +65,16 @@ TEST_F(ThreadTeamTest, CoversEveryIndexOnce) {
       }
     }
   }
+}
+
+TEST_F(ThreadTeamTest, TeamsUseTheArenasOfThoseBefore) {
+  { const ThreadTeam team = Team(3); }
+  const int64_t made = ArenasMade();
+  for (int i = 0; i < 20; ++i) {
+    ThreadTeam team = Team(3);
+    team.For(5, 1, [](int64_t, int64_t, Scratch) {});
+  }
+  EXPECT_EQ(ArenasMade(), made);
 }
 
 TEST_F(ThreadTeamTest, AThreadWithNothingToDoHelps) {

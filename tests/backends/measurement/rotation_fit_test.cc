@@ -13,6 +13,7 @@ namespace tenon::testing {
 namespace {
 
 using measurement::OrthogonalizeColumns;
+using measurement::ReduceColumns;
 using measurement::RotationFit;
 
 struct Matrix {
@@ -64,11 +65,13 @@ Matrix Orthonormal(int64_t rows, int64_t columns, uint32_t seed) {
   return result;
 }
 
-double Fit(const Matrix& x, const Matrix& y) {
+bool GoOn() { return false; }
+
+double Fit(const Matrix& x, const Matrix& y, absl::FunctionRef<bool()> stop = GoOn) {
   RotationFit fit(x.rows, x.columns, y.columns);
   std::copy(x.values.begin(), x.values.end(), fit.x());
   std::copy(y.values.begin(), y.values.end(), fit.y());
-  return fit.RelativeResidual();
+  return fit.RelativeResidual(stop);
 }
 
 TEST(RotationFit, IsPerfectForRotatedReflectedAndMovedPoints) {
@@ -135,6 +138,55 @@ TEST(RotationFit, TakesSetsOfLowRank) {
   EXPECT_EQ(Fit(x, Matrix{8, 7}), 1);
 }
 
+TEST(RotationFit, ReducesMoreColumnsThanPoints) {
+  // What the points of few columns become by rotations into many: the fit stays.
+  for (const auto& [x_columns, y_columns] : {std::pair{4, 3}, {3, 4}, {6, 6}, {2, 5}, {4, 1}}) {
+    const Matrix x = Random(9, x_columns, 1), y = Random(9, y_columns, 2);
+    const double want = Fit(x, y);
+    for (const auto& [wide_x, wide_y] :
+         {std::pair{50, 40}, {400, 400}, {x_columns + 0, 70}, {70, y_columns + 0}, {12, 600}}) {
+      // Of a wider set y only what x has a part in counts, so it must be the wider one before.
+      if ((wide_y > wide_x) != (y_columns > x_columns)) continue;
+      SCOPED_TRACE(::testing::Message() << wide_x << " and " << wide_y);
+      EXPECT_NEAR(Fit(Product(x, Orthonormal(x_columns, wide_x, 3)),
+                      Product(y, Orthonormal(y_columns, wide_y, 4))),
+                  want, 1e-13 * want);
+    }
+  }
+}
+
+TEST(RotationFit, TakesAsManyColumnsAsThereAre) {
+  constexpr int64_t kX = 30000, kY = 20000;
+  const Matrix x = Random(5, 4, 1), y = Random(5, 3, 2);
+  // Columns of zeros rotate nothing.
+  Matrix wide_x{5, kX}, wide_y{5, kY};
+  for (int64_t r = 0; r < 5; ++r) {
+    for (int64_t c = 0; c < 4; ++c) wide_x.At(r, c * 7000) = x.At(r, c);
+    for (int64_t c = 0; c < 3; ++c) wide_y.At(r, c * 9000) = y.At(r, c);
+  }
+  const double want = Fit(x, y);
+  EXPECT_NEAR(Fit(wide_x, wide_y), want, 1e-13 * want);
+  EXPECT_LT(RotationFit::Bytes(5, kX, kY), 4 << 20);
+}
+
+TEST(RotationFit, AsksWithinAFitWhetherToStop) {
+  // More points than columns, and fewer; both kinds of long fits ask often, and stop at once.
+  for (const auto& [points, columns] : {std::pair{80, 60}, {30, 300}}) {
+    const Matrix x = Random(points, columns, 1), y = Random(points, columns, 2);
+    int64_t asked = 0;
+    EXPECT_TRUE(std::isfinite(Fit(x, y, [&] {
+      ++asked;
+      return false;
+    })));
+    EXPECT_GT(asked, 4 * std::min(points, columns));
+    for (const int64_t last : {int64_t{1}, asked / 4, asked / 2, asked - 1}) {
+      int64_t again = 0;
+      EXPECT_TRUE(std::isnan(Fit(x, y, [&] { return ++again == last; })));
+      EXPECT_EQ(again, last);
+    }
+  }
+}
+
 TEST(RotationFit, IsUndefinedWithoutVariance) {
   const Matrix same{3, 2, {0.1, 0.3, 0.1, 0.3, 0.1, 0.3}};
   EXPECT_TRUE(std::isnan(Fit(same, Random(3, 2, 1))));
@@ -166,7 +218,7 @@ TEST(OrthogonalizeColumns, GivesSingularValuesAndRotations) {
     Matrix original = Random(columns, rows, 8);
     for (int64_t r = 0; r < rows; ++r) original.At(columns - 1, r) *= 1e-9;
     Matrix w = original, v{columns, columns};
-    OrthogonalizeColumns(rows, columns, w.values.data(), v.values.data());
+    ASSERT_TRUE(OrthogonalizeColumns(rows, columns, w.values.data(), v.values.data(), GoOn));
     for (int64_t a = 0; a < columns; ++a) {
       for (int64_t b = 0; b <= a; ++b) {
         double dot = 0, norm_a = 0, norm_b = 0, rotations = 0;
@@ -187,6 +239,30 @@ TEST(OrthogonalizeColumns, GivesSingularValuesAndRotations) {
         for (int64_t s = 0; s < columns; ++s) sum += w.At(s, r) * v.At(s, a);
         EXPECT_NEAR(sum, original.At(a, r), 1e-14);
       }
+    }
+  }
+}
+
+TEST(ReduceColumns, KeepsLengthsAndAngles) {
+  for (const auto& [rows, columns] : {std::pair{5, 5}, {40, 6}, {300, 20}}) {
+    Matrix original = Random(columns, rows, 8);
+    // The last column depends on the first ones, and another one is very short.
+    for (int64_t r = 0; r < rows; ++r) {
+      original.At(columns - 1, r) = original.At(0, r) - 2 * original.At(1, r);
+      original.At(columns - 2, r) *= 1e-170;
+    }
+    Matrix w = original;
+    ASSERT_TRUE(ReduceColumns(rows, columns, w.values.data(), GoOn));
+    for (int64_t a = 0; a < columns; ++a) {
+      for (int64_t b = 0; b <= a; ++b) {
+        double want = 0, got = 0;
+        for (int64_t r = 0; r < rows; ++r) want += original.At(a, r) * original.At(b, r);
+        for (int64_t r = 0; r < columns; ++r) {
+          got += w.values[a * columns + r] * w.values[b * columns + r];
+        }
+        EXPECT_NEAR(got, want, 1e-14 * static_cast<double>(rows)) << a << " " << b;
+      }
+      for (int64_t r = a + 1; r < columns; ++r) EXPECT_EQ(w.values[a * columns + r], 0);
     }
   }
 }

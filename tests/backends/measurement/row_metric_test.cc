@@ -40,8 +40,8 @@ struct Expected {
   std::vector<double> distances;  // of Pairs()
 };
 
-// SciPy 1.10.1; minkowski with p = 3. cosine of a zero row, by accident 0 there, is NaN as in
-// SciPy 1.17.1.
+// SciPy 1.17.1; minkowski with p = 3. kulczynski1 and sokalmichener, which it no longer has, are of
+// SciPy 1.10.1.
 const std::vector<Expected> kExpected = {
     {"euclidean",
      {6.520400677872488, 1.6770509831248424, 2.0, 2.23606797749979, 17.41818896731888}},
@@ -58,7 +58,7 @@ const std::vector<Expected> kExpected = {
     {"braycurtis", {0.5078534031413613, 0.6470588235294118, 0.4, 1.0, 1.0194489636360284}},
     {"jensenshannon", {kInfinity, 0.4947560408055896, 0.5265537695468319, kNaN, kInfinity}},
     {"hamming", {0.9, 1.0, 0.4444444444444444, 0.5, 1.0}},
-    {"jaccard", {0.9, 1.0, 0.5714285714285714, 1.0, 1.0}},
+    {"jaccard", {0.2, 0.3333333333333333, 0.5714285714285714, 1.0, 0.0033333333333333335}},
     {"dice", {-2.0411392405063293, 0.4411764705882353, 0.4, 1.0, 3.127165068596937}},
     {"kulczynski1", {-0.7449612403100775, 0.6333333333333333, 0.75, 0.0, -0.3401107747649744}},
     {"rogerstanimoto",

@@ -225,5 +225,27 @@ TEST(SessionOverflow, LeavesLargeScoresAsTheyAre) {
   }
 }
 
+// Squares of such distances are no ordinary numbers, and their inverses overflow.
+TEST(SessionUnderflow, DensitiesKnowNoScale) {
+  for (const int64_t rows : {60, 600}) {  // the latter by tiles
+    for (const char* id : {"kl_div", "dtm"}) {
+      SCOPED_TRACE(::testing::Message() << id << " of " << rows << " rows");
+      ResourceProvider cpu, reference(true);
+      const auto want = Score(cpu, {{id, {}}}, RandomMatrix(rows, 20, 1), RandomMatrix(rows, 2, 2));
+      ASSERT_TRUE(want.ok()) << want.status();
+      for (ResourceProvider* provider : {&cpu, &reference}) {
+        for (const double scale : {1e-139, 1e-141, 1e-154, 1e-156}) {
+          const auto tiny = Score(*provider, {{id, {}}}, RandomMatrix(rows, 20, 1, scale),
+                                  RandomMatrix(rows, 2, 2, scale));
+          ASSERT_TRUE(tiny.ok()) << scale << ": " << tiny.status();
+          EXPECT_NEAR(tiny->scores.specs[0].scores.begin()->second,
+                      want->scores.specs[0].scores.begin()->second, 1e-9)
+              << scale;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tenon::testing

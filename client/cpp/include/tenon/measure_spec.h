@@ -15,8 +15,8 @@ namespace tenon::client {
 // Before the colon stands the id or alias of a measure, after it parameters by the names of the
 // fields of its message in proto/tenon/v1/measure_spec.proto, with dots into inner messages. Values
 // of enumerations are written short and in lower case ("silhouette"), booleans as true and false.
-// "seed" and "rng" stand for random.seed and random.generator; "minkowski.p", "k-means++" and
-// "<m>-means" are understood as the reference writes them.
+// "seed" and "rng" stand for random.seed and random.generator; "minkowski.p" (for
+// minkowski_p), "k-means++" and "<m>-means" are understood as the reference writes them.
 //
 // UNKNOWN_MEASURE for an id that this version does not know, unless it has no parameters: then it
 // goes to the server as it is. BAD_PARAMETER, with the name as field, for the rest. Ranges are
