@@ -13,6 +13,7 @@
 #include "backends/core/error.h"
 #include "backends/core/parallel.h"
 #include "backends/planner/exact.h"
+#include "backends/planner/random_greedy.h"
 #include "backends/planner/reduced_network.h"
 #include "backends/planner/trial.h"
 
@@ -153,7 +154,8 @@ class Searcher {
   TrialOptions OptionsOfTrials() const {
     TrialOptions trial;
     trial.objective = options_.objective;
-    trial.largest_elements = largest_;
+    const bool slices = options_.slicing_mode != SlicingMode::kNone;
+    trial.largest_elements = slices ? largest_.load() : kInfinity;
     trial.allow_output_slicing = options_.allow_output_slicing;
     trial.slicing_mode = options_.slicing_mode;
     trial.methods = options_.methods.empty() ? Portfolio() : options_.methods;
@@ -259,6 +261,15 @@ class Searcher {
     return best_.score < kInfinity && best_.sliced.empty();
   }
 
+  // Where the time was too short for a trial.
+  void OfferGreedy() {
+    Random random(options_.seed, 0);
+    Candidate greedy;
+    greedy.pairs = RandomGreedy(network_, {}, random);
+    greedy.methods = {Method::kGreedy};
+    OfferTree(greedy);
+  }
+
   absl::Status OfferInitial();
   void Accept(Candidate candidate);
   FoundPlan PlanOf(const Candidate& candidate) const;
@@ -279,7 +290,7 @@ class Searcher {
   const SearchNetwork& network_;
 
   std::mutex mutex_;
-  double largest_ = kInfinity;  // elements; falls while plans do not fit in memory
+  std::atomic<double> largest_ = kInfinity;  // elements; falls while plans do not fit in memory
   int64_t trials_ = 0;
   Candidate best_;
   std::optional<FoundPlan> answer_;
@@ -331,7 +342,7 @@ absl::Status Searcher::CheckMemory(const Plan& plan) {
   TENON_ASSIGN_OR_RETURN(const int64_t bytes, options_.planned_bytes(plan));
   if (bytes <= *options_.memory_bytes) return absl::OkStatus();
   const double largest = ComputeCost(expression_, plan.path, plan.sliced).max_size;
-  largest_ = std::min(largest_, largest) / 2;
+  largest_ = std::min(largest_.load(), largest) / 2;
   least_over_ = std::min(least_over_, static_cast<double>(bytes));
   return Error(Reason::kExceedsMemoryBudget,
                StrCat("the plan with the smallest peak that was found needs ", least_over_,
@@ -347,6 +358,7 @@ void Searcher::Accept(Candidate candidate) {
   while (true) {
     FoundPlan found = PlanOf(candidate);
     const bool fits = !options_.target_elements.has_value() ||
+                      options_.slicing_mode == SlicingMode::kNone ||
                       Fits(expression_, found.plan, *options_.target_elements);
     const absl::Status memory = fits ? CheckMemory(found.plan) : absl::OkStatus();
     if (fits && memory.ok()) {
@@ -361,26 +373,31 @@ void Searcher::Accept(Candidate candidate) {
     if (fits && memory.code() != absl::StatusCode::kResourceExhausted) return;
     if (options_.slicing_mode == SlicingMode::kNone || largest_ < 1) return;
     candidate = SliceOnly(network_, OptionsOfTrials(), candidate, random);
-    if (candidate.score == kInfinity || stop_()) return;
+    if (candidate.score == kInfinity) return;
   }
 }
 
 absl::Status Searcher::OfferInitial() {
   Candidate initial;
   initial.pairs = options_.initial->path.pairs;
+  for (const int index : options_.initial->sliced) {
+    // Slicing others makes nothing smaller.
+    if (network_.leg_of(index) >= 0) initial.sliced.push_back(network_.leg_of(index));
+  }
   OfferTree(initial);
   return absl::OkStatus();
 }
 
 absl::StatusOr<FoundPlan> Searcher::Answer(SearchStop stop) {
   if (cancel_ != nullptr) TENON_RETURN_IF_ERROR(cancel_->Check());
+  if (!answer_.has_value()) OfferGreedy();
   if (!answer_.has_value()) {
     if (!failed_.ok()) return failed_;
-    return Error(Reason::kExceedsMemoryBudget,
-                 StrCat("no slicing that was found brings every step result to at most ", largest_,
+    return Error(Reason::kUnreachableTarget,
+                 StrCat("no slicing that was found brings every step result to at most ", largest_.load(),
                         " elements"))
         .Field("target_size")
-        .Meta("target_elements", largest_);
+        .Meta("target_elements", largest_.load());
   }
   FoundPlan answer = *answer_;
   answer.trials = trials_;

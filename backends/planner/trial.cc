@@ -77,14 +77,16 @@ class Improver {
   const Stop& stop_;
 };
 
-// The best of several choices of slices for a tree; false: none meets the limit.
+// The best of several choices of slices for a tree, beside those that the candidate has; false:
+// none meets the limit.
 bool SliceTree(const TrialOptions& options, const Tree& tree, int attempts, Random& random,
                Candidate& candidate) {
   constexpr double kTemperature = 0.1;
+  const std::vector<int> first = candidate.sliced;
   candidate.score = kInfinity;
   for (int attempt = 0; attempt < attempts; ++attempt) {
     Candidate other = candidate;
-    other.sliced.clear();
+    other.sliced = first;
     const SlicerOptions slicer{options.largest_elements, options.allow_output_slicing,
                                attempt == 0 ? 0 : kTemperature};
     if (!ChooseSlices(PriceOf(options), slicer, tree, random, other.sliced)) break;
@@ -105,6 +107,7 @@ Candidate SliceAndImprove(const TrialOptions& options, Tree tree, Candidate cand
   best.score = kInfinity;
   const bool fixed = options.slicing_mode == SlicingMode::kFixedTree;
   for (int round = 0; round < kRounds; ++round) {
+    candidate.sliced.clear();
     if (!SliceTree(options, tree, kAttempts, random, candidate)) break;
     candidate.slicing_mode = round == 0 ? SlicingMode::kFixedTree : SlicingMode::kDynamic;
     candidate.pairs = tree.ToPairs();
@@ -170,8 +173,8 @@ Candidate SliceOnly(const SearchNetwork& network, const TrialOptions& options,
                     const Candidate& start, Random& random) {
   const Tree tree(network, start.pairs);
   Candidate candidate = start;
-  candidate.sliced.clear();
-  Evaluate(options, tree, candidate);
+  const SearchNetwork slice = network.Without(start.sliced);
+  Evaluate(options, tree.On(slice), candidate);
   if (candidate.score == kInfinity) {
     SliceTree(options, tree, 1, random, candidate);
     candidate.slicing_mode = SlicingMode::kFixedTree;

@@ -40,7 +40,8 @@ struct TrialOptions {
 Candidate RunTrial(const SearchNetwork& network, const TrialOptions& options, uint64_t seed,
                    int64_t trial, const Candidate* best, const Stop& stop);
 
-// The candidate's tree as it is, with slices for the limit if they can be found.
+// The candidate's tree as it is, with more slices for the limit if it needs them and they can be
+// found.
 Candidate SliceOnly(const SearchNetwork& network, const TrialOptions& options,
                     const Candidate& start, Random& random);
 
