@@ -158,7 +158,10 @@ class Finder {
   }
 
   absl::StatusOr<FoundPlan> Search(const FoundPlan* start) {
-    if (start != nullptr && !options_.initial.has_value()) options_.initial = start->plan;
+    if (start != nullptr && !options_.initial.has_value()) {
+      options_.initial = start->plan;
+      if (options_.methods.empty()) options_.methods = planner::Portfolio();
+    }
     planner::OnImprovement report;
     if (on_better_ != nullptr) {
       report = [this](const FoundPlan& found) { on_better_(found, CallWith(found.plan)); };

@@ -31,13 +31,6 @@ constexpr int64_t kGeneration = 8;
 // Proposals of a trial where only their number is limited, and the seconds that one takes, about.
 constexpr double kTrialProposals = 2e6, kProposalSeconds = 1e-7;
 
-const std::vector<Method>& Portfolio() {
-  static const auto& methods =
-      *new std::vector<Method>{Method::kGreedy,    Method::kRandomGreedy, Method::kExact,
-                               Method::kBisection, Method::kAnnealing,    Method::kReconfigure};
-  return methods;
-}
-
 absl::Status Invalid(const std::string& field, const std::string& what) {
   return Error(Reason::kBadParameter, what).Field(field);
 }
@@ -394,8 +387,8 @@ absl::StatusOr<FoundPlan> Searcher::Answer(SearchStop stop) {
   if (!answer_.has_value()) {
     if (!failed_.ok()) return failed_;
     return Error(Reason::kUnreachableTarget,
-                 StrCat("no slicing that was found brings every step result to at most ", largest_.load(),
-                        " elements"))
+                 StrCat("no slicing that was found brings every step result to at most ",
+                        largest_.load(), " elements"))
         .Field("target_size")
         .Meta("target_elements", largest_.load());
   }
@@ -407,6 +400,13 @@ absl::StatusOr<FoundPlan> Searcher::Answer(SearchStop stop) {
 }
 
 }  // namespace
+
+const std::vector<Method>& Portfolio() {
+  static const auto& methods =
+      *new std::vector<Method>{Method::kGreedy,    Method::kRandomGreedy, Method::kExact,
+                               Method::kBisection, Method::kAnnealing,    Method::kReconfigure};
+  return methods;
+}
 
 absl::StatusOr<FoundPlan> Search(const Expression& expression, const SearchOptions& options,
                                  const CancelToken* cancel, const OnImprovement& on_improvement) {

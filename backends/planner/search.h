@@ -30,6 +30,9 @@ enum class Method {
   kTempering,
 };
 
+// The methods of a search that names none.
+const std::vector<Method>& Portfolio();
+
 enum class SlicingMode {
   kAuto,       // what the budget allows; the best is kept
   kNone,       // even if that misses the target

@@ -102,7 +102,7 @@ absl::Status LoadOperands(const NetworkFile& file, const Arguments& arguments, b
 }
 
 absl::Status LoadFile(const std::string& path, const Arguments& arguments, bool with_arrays,
-                      NetworkInput* input) {
+                      bool leave_path, NetworkInput* input) {
   if (arguments.positionals().size() > 1) {
     return Error(Reason::kBadParameter,
                  StrCat("'", arguments.positionals()[1],
@@ -114,7 +114,7 @@ absl::Status LoadFile(const std::string& path, const Arguments& arguments, bool 
   TENON_ASSIGN_OR_RETURN(NetworkFile file, ReadNetworkFile(path));
   input->name = file.name.empty() ? path : file.name;
   TENON_RETURN_IF_ERROR(LoadOperands(file, arguments, with_arrays, input));
-  if (!arguments.Has("replan") && file.path.has_value()) {
+  if (!leave_path && file.path.has_value()) {
     input->request.path = std::move(file.path);
     input->request.sliced = std::move(file.sliced);
   }
@@ -165,8 +165,9 @@ absl::Status SetPlan(const Arguments& arguments, client::ContractRequest* reques
           .Field("--plan");
     }
     TENON_ASSIGN_OR_RETURN(const Buffer text, ReadFile(*plan));
-    TENON_ASSIGN_OR_RETURN(const PlanFile file,
-                           ParsePlanFile({text.as<char>(), static_cast<size_t>(text.size_bytes())}));
+    TENON_ASSIGN_OR_RETURN(
+        const PlanFile file,
+        ParsePlanFile({text.as<char>(), static_cast<size_t>(text.size_bytes())}));
     return UsePlanFile(file, request);
   }
   if (request->search.has_value() && request->path.has_value()) {
@@ -260,11 +261,13 @@ Network NetworkOf(const NetworkInput& input) {
   return network;
 }
 
-absl::StatusOr<NetworkInput> LoadNetworkInput(const Arguments& arguments, bool with_arrays) {
+absl::StatusOr<NetworkInput> LoadNetworkInput(const Arguments& arguments, bool with_arrays,
+                                              bool leave_path) {
   NetworkInput input;
   const std::string& expression = arguments.positionals()[0];
   if (IsNetworkFile(expression)) {
-    TENON_RETURN_IF_ERROR(LoadFile(expression, arguments, with_arrays, &input));
+    TENON_RETURN_IF_ERROR(LoadFile(expression, arguments, with_arrays,
+                                   leave_path || arguments.Has("replan"), &input));
   } else {
     TENON_RETURN_IF_ERROR(LoadEinsum(arguments, with_arrays, &input));
   }

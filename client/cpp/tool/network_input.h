@@ -26,7 +26,9 @@ std::vector<Option> NetworkOptions();
 // Reads the first positional argument, a network file or an einsum, and the operands. Without
 // `with_arrays` only their types and shapes are found out, where nothing better is known from
 // --shape.
-absl::StatusOr<NetworkInput> LoadNetworkInput(const Arguments& arguments, bool with_arrays);
+// A path in a network file is used unless `leave_path`.
+absl::StatusOr<NetworkInput> LoadNetworkInput(const Arguments& arguments, bool with_arrays,
+                                              bool leave_path = false);
 
 // The network of the request with the sizes of all indices.
 Network NetworkOf(const NetworkInput& input);

@@ -16,9 +16,9 @@ namespace tenon::tool {
 namespace {
 
 std::string ImprovementText(const v1::PlanImprovement& better) {
-  std::string text = StrCat("log10 flops ", FormatNumber(better.total().log10_flops(), 5),
-                            ", largest 2^", FormatNumber(
-                                better.total().log2_largest_intermediate(), 4));
+  std::string text =
+      StrCat("log10 flops ", FormatNumber(better.total().log10_flops(), 5), ", largest 2^",
+             FormatNumber(better.total().log2_largest_intermediate(), 4));
   if (better.slices() > 1) text += StrCat(", ", better.slices(), " slices");
   return StrCat(text, ", trial ", better.trials());
 }
@@ -40,10 +40,11 @@ Json ToJson(const v1::PlanResult& result) {
   json["wall_s"] = plan.provenance().search_seconds();
   json["path_ssa"] = Json::array();
   for (const v1::PathStep& step : plan.path().steps()) {
-    json["path_ssa"].push_back(std::vector<int64_t>(step.operands().begin(), step.operands().end()));
+    json["path_ssa"].push_back(
+        std::vector<int64_t>(step.operands().begin(), step.operands().end()));
   }
-  json["sliced"] = std::vector<std::string>(plan.sliced_indices().begin(),
-                                            plan.sliced_indices().end());
+  json["sliced"] =
+      std::vector<std::string>(plan.sliced_indices().begin(), plan.sliced_indices().end());
   json["provenance"] = MessageToJson(plan.provenance());
   json["plan_id"] = plan.plan_id();
   json["program_fingerprint"] = plan.program_fingerprint();
@@ -63,16 +64,15 @@ void PrintText(const v1::PlanResult& result, std::ostream* out) {
       {"planned peak", FormatBytes(static_cast<double>(result.planned_peak_bytes()))},
       {"predicted time",
        plan.has_predicted_seconds() ? FormatSeconds(plan.predicted_seconds()) : "unknown"},
-      {"searched", StrCat(FormatSeconds(plan.provenance().search_seconds()), ", ",
-                          plan.provenance().trials(), " trials, from ",
-                          ShortEnumName(plan.provenance().source()))}};
+      {"searched",
+       StrCat(FormatSeconds(plan.provenance().search_seconds()), ", ", plan.provenance().trials(),
+              " trials, from ", ShortEnumName(plan.provenance().source()))}};
   *out << FormatPairs(rows);
 }
 
 absl::Status Run(const Arguments& arguments, const Session& session) {
-  TENON_ASSIGN_OR_RETURN(NetworkInput input, LoadNetworkInput(arguments, false));
-  input.request.path.reset();
-  input.request.sliced.clear();
+  TENON_ASSIGN_OR_RETURN(NetworkInput input,
+                         LoadNetworkInput(arguments, false, /*leave_path=*/true));
   if (!input.request.search.has_value()) input.request.search.emplace();
   TENON_ASSIGN_OR_RETURN(client::Client client, Connect(arguments));
   TENON_ASSIGN_OR_RETURN(const client::CallOptions options, CallOptionsOf(arguments, session));
@@ -109,7 +109,8 @@ CommandSpec PlanSpec() {
   spec.usage = "NETWORK.json | 'ab,bc->ac' [A.npy ... | --shape 2,3 ...]";
   spec.summary = "Searches for a contraction path and slices.";
   spec.details =
-      "Improvements are shown while the search goes on. A path in the file is left alone. The plan\n"
+      "Improvements are shown while the search goes on. A path in the file is left alone. The "
+      "plan\n"
       "that --output writes runs with 'tenon contract NETWORK.json --plan FILE'.";
   spec.options = NetworkOptions();
   spec.options.push_back(

@@ -23,8 +23,7 @@ absl::StatusOr<Enum> ParseEnum(const std::string& text, const std::string& optio
     if (name == text) return static_cast<Enum>(type->value(i)->number());
     names += StrCat(i == 1 ? "" : i + 1 == type->value_count() ? " or " : ", ", name);
   }
-  return Error(Reason::kBadParameter,
-               StrCat("--", option, " is '", text, "'; expected is ", names))
+  return Error(Reason::kBadParameter, StrCat("--", option, " is '", text, "'; expected is ", names))
       .Field(StrCat("--", option));
 }
 
@@ -58,7 +57,8 @@ absl::Status ReadBudget(const Arguments& arguments, v1::SearchOptions* search) {
   TENON_ASSIGN_OR_RETURN(const auto seconds,
                          GetParsed<double>(arguments, "max-time", ParsePositive));
   if (seconds.has_value()) search->set_max_time_seconds(*seconds);
-  TENON_ASSIGN_OR_RETURN(const auto trials, GetParsed<int64_t>(arguments, "max-trials", ParseCount));
+  TENON_ASSIGN_OR_RETURN(const auto trials,
+                         GetParsed<int64_t>(arguments, "max-trials", ParseCount));
   if (trials.has_value()) search->set_max_trials(*trials);
   if (const auto seed = arguments.Get("seed")) {
     uint64_t number = 0;
@@ -119,7 +119,8 @@ PlanFigures Figures(const v1::PlanCost& cost, double log2_slices) {
 std::vector<Option> SearchOptionsOfTool() {
   return {
       {"target-size", "N",
-       "Largest number of elements of an intermediate, such as 2^24; the server slices to meet it."},
+       "Largest number of elements of an intermediate, such as 2^24; the server slices to meet "
+       "it."},
       {"max-time", "S", "Seconds to search for a plan."},
       {"max-trials", "N",
        "Trials of the search; without --max-time the plan depends on them and the seed alone."},
@@ -127,7 +128,8 @@ std::vector<Option> SearchOptionsOfTool() {
       {"objective", "NAME",
        "flops, read_write, weighted (1 : 64, the default), largest_intermediate or seconds."},
       {"methods", "NAMES",
-       "greedy, random_greedy, exact, bisection, leaf_order, reconfigure, annealing, tempering, with "
+       "greedy, random_greedy, exact, bisection, leaf_order, reconfigure, annealing, tempering, "
+       "with "
        "commas between (default: the server's portfolio)."},
       {"slicing", "NAME", "none, fixed_tree, dynamic or annealed (default: the server's choice)."},
       {"allow-output-slicing", "", "Indices of the output may be sliced too."},
