@@ -51,7 +51,8 @@ struct ContractCall {
   std::string required_fingerprint;
   // Bytes that staging buffers and the engine's plan may have together.
   int64_t memory_budget_bytes = 0;
-  bool budget_is_the_servers = false;  // the request named none
+  bool budget_is_the_servers = false;                                 // the request named none
+  std::string budget_field = "header.execution.memory_budget_bytes";  // that set it
   // Prefixes of the wire's fields for errors of the engine.
   std::string expression_field;  // "header.network." or "header.einsum."
   std::string plan_field;        // "header.path." or "header.search.initial."

@@ -185,8 +185,10 @@ absl::Status Options::ReadMemoryBudget() {
         CheckAtLeastOne(execution.memory_budget_bytes(), "header.execution.memory_budget_bytes"));
     lower(execution.memory_budget_bytes());
   }
-  if (header_.has_search() && header_.search().has_memory_bytes()) {
+  if (header_.has_search() && header_.search().has_memory_bytes() &&
+      header_.search().memory_bytes() <= budget) {
     lower(header_.search().memory_bytes());
+    call_.budget_field = "header.search.memory_bytes";
   }
   call_.memory_budget_bytes = budget;
   return absl::OkStatus();

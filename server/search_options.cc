@@ -117,8 +117,7 @@ absl::Status Reader::ReadObjective() {
       objective.kind = planner::Objective::Kind::kLargest;
       break;
     case v1::SEARCH_OBJECTIVE_SECONDS:
-      objective.kind = planner::Objective::Kind::kSeconds;
-      break;
+      return NotOffered(prefix_ + "objective", "searching by predicted seconds");
     default:
       break;
   }

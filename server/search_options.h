@@ -26,7 +26,8 @@ struct PlanQuestion {
 PlanQuestion DefaultQuestion(const ServerState& state);
 
 // Checks and reads `search`, whose fields are named `prefix` + name in errors: BAD_PARAMETER,
-// MISSING_FIELD (an unknown value of an enumeration), EXCEEDS_SERVER_LIMIT (seconds).
+// MISSING_FIELD (an unknown value of an enumeration), EXCEEDS_SERVER_LIMIT (seconds),
+// NOT_IMPLEMENTED (the objective of predicted seconds).
 absl::Status ReadSearchOptions(const v1::SearchOptions& search, const std::string& prefix,
                                const ServerState& state, PlanQuestion* question);
 

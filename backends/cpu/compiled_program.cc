@@ -186,11 +186,18 @@ double CompiledProgram::PredictedSliceSeconds() const {
   return seconds;
 }
 
-double CompiledProgram::PredictedSeconds() const {
-  double seconds = PredictedSliceSeconds() * static_cast<double>(program_->n_blocks) *
-                   static_cast<double>(program_->slices_per_block);
-  for (size_t i = 0; i < phases_[TENON_PHASE_SLICE].first; ++i) seconds += steps_[i].seconds;
+double CompiledProgram::PredictedOnceSeconds() const {
+  double seconds = 0;
+  for (size_t i = 0; i < phases_[TENON_PHASE_SLICE].first; ++i) {
+    seconds += steps_[i].seconds + kStepSeconds;
+  }
   return seconds;
+}
+
+double CompiledProgram::PredictedSeconds() const {
+  return PredictedOnceSeconds() + PredictedSliceSeconds() *
+                                      static_cast<double>(program_->n_blocks) *
+                                      static_cast<double>(program_->slices_per_block);
 }
 
 tenon_compiled_info CompiledProgram::Info() const {
@@ -203,6 +210,7 @@ tenon_compiled_info CompiledProgram::Info() const {
   info.shared_bytes = NormalizationSharedBytes(*program_);
   info.thread_bytes = scratch_bytes_;
   info.predicted_slice_seconds = PredictedSliceSeconds();
+  info.predicted_once_seconds = PredictedOnceSeconds();
   std::memcpy(info.fingerprint, fingerprint_, sizeof(fingerprint_));
   return info;
 }

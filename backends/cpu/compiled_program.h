@@ -80,6 +80,8 @@ class CompiledProgram {
   void ListSliceSteps();
   void FormFingerprint(std::string_view environment);
   double PredictedSliceSeconds() const;
+  // Of the steps that run once for all slices of a set, on one thread.
+  double PredictedOnceSeconds() const;
 
   const tenon_program* program_ = nullptr;
   std::vector<Step> steps_;

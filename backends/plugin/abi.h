@@ -227,6 +227,7 @@ typedef struct tenon_compiled_info {
   double predicted_slice_seconds; /* of one worker; negative when unknown */
   uint8_t fingerprint[32]; /* the program's, extended by kernels, tile grids, ISA, libraries */
   int64_t thread_bytes;    /* per thread of a worker beyond its first, added to worker_bytes */
+  double predicted_once_seconds; /* of what slices share, on one thread; negative when unknown */
 } tenon_compiled_info;
 
 typedef struct tenon_execution_options {

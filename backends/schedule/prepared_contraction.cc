@@ -345,12 +345,18 @@ int64_t PreparedContraction::SlicesInRange() const {
 }
 
 double PreparedContraction::PredictedRunSeconds() const {
-  const double slice = lanes.front().compiled->info().predicted_slice_seconds;
-  if (slice < 0) return -1;
+  const tenon_compiled_info& info = lanes.front().compiled->info();
+  if (info.predicted_slice_seconds < 0) return -1;
   const tenon_program& descriptor = program->descriptor();
-  return slice * static_cast<double>(descriptor.n_blocks) *
-         static_cast<double>(std::max<int64_t>(descriptor.slices_per_block, 1)) * GroupShare() /
-         Workers();
+  const double slices = info.predicted_slice_seconds * static_cast<double>(descriptor.n_blocks) *
+                        static_cast<double>(std::max<int64_t>(descriptor.slices_per_block, 1)) *
+                        GroupShare();
+  // Threads that have no group help inside steps, which pays for those that take a while.
+  constexpr double kWhile = 1e-4;
+  const double work = slices / Workers();
+  const int helpers = std::max(1, threads / Workers());
+  const double once = std::max(0.0, info.predicted_once_seconds);
+  return work / (work > kWhile ? helpers : 1) + once / (once > kWhile ? threads : 1);
 }
 
 }  // namespace tenon::schedule

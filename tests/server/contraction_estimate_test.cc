@@ -90,13 +90,5 @@ TEST_F(EstimateTest, FaultyHeadersFailTheCall) {
             "INVALID_ARGUMENT MISSING_FIELD header.network");
 }
 
-TEST_F(EstimateTest, SearchIsNotOfferedYet) {
-  grpc::ClientContext context;
-  const auto stream = server_.stub().PlanContraction(&context, v1::PlanContractionRequest());
-  v1::PlanContractionResponse frame;
-  EXPECT_FALSE(stream->Read(&frame));
-  EXPECT_EQ(Summary(stream->Finish()), "UNIMPLEMENTED NOT_IMPLEMENTED ");
-}
-
 }  // namespace
 }  // namespace tenon::server

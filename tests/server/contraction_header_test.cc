@@ -171,36 +171,48 @@ std::vector<BadHeader> BadPlans() {
          h->mutable_path()->add_sliced_indices("b");
        },
        "INVALID_ARGUMENT BAD_SLICE header.path.sliced_indices[1]"},
-      {"PlanId", [](H* h) { h->set_plan_id("plans/1"); },
-       "UNIMPLEMENTED NOT_IMPLEMENTED header.plan_id"},
+      {"PlanId", [](H* h) { h->set_plan_id("plans/1"); }, "NOT_FOUND NOT_FOUND header.plan_id"},
       {"SearchObjective",
        [](H* h) { h->mutable_search()->set_objective(v1::SEARCH_OBJECTIVE_SECONDS); },
        "UNIMPLEMENTED NOT_IMPLEMENTED header.search.objective"},
       {"SearchObjectiveUnknown",
        [](H* h) { h->mutable_search()->set_objective(static_cast<v1::SearchObjective>(77)); },
        "INVALID_ARGUMENT MISSING_FIELD header.search.objective"},
-      {"SearchWeights", [](H* h) { h->mutable_search()->set_flops_weight(2); },
-       "UNIMPLEMENTED NOT_IMPLEMENTED header.search.flops_weight"},
-      {"SearchMethod", [](H* h) { h->mutable_search()->add_methods(v1::SEARCH_METHOD_ANNEALING); },
-       "UNIMPLEMENTED NOT_IMPLEMENTED header.search.methods[0]"},
+      {"SearchWeightNegative", [](H* h) { h->mutable_search()->set_flops_weight(-2); },
+       "INVALID_ARGUMENT BAD_PARAMETER header.search.flops_weight"},
+      {"SearchWeightsZero",
+       [](H* h) {
+         h->mutable_search()->set_flops_weight(0);
+         h->mutable_search()->set_read_write_weight(0);
+       },
+       "INVALID_ARGUMENT BAD_PARAMETER header.search.read_write_weight"},
+      {"SearchWeightOfFlops",
+       [](H* h) {
+         h->mutable_search()->set_objective(v1::SEARCH_OBJECTIVE_FLOPS);
+         h->mutable_search()->set_flops_weight(2);
+       },
+       "INVALID_ARGUMENT BAD_PARAMETER header.search.flops_weight"},
+      {"SearchMethodRepeated",
+       [](H* h) {
+         h->mutable_search()->add_methods(v1::SEARCH_METHOD_ANNEALING);
+         h->mutable_search()->add_methods(v1::SEARCH_METHOD_ANNEALING);
+       },
+       "INVALID_ARGUMENT BAD_PARAMETER header.search.methods[1]"},
       {"SearchMethodUnspecified",
        [](H* h) { h->mutable_search()->add_methods(v1::SEARCH_METHOD_UNSPECIFIED); },
        "INVALID_ARGUMENT MISSING_FIELD header.search.methods[0]"},
-      {"SearchSlicing",
-       [](H* h) { h->mutable_search()->set_slicing_mode(v1::SLICING_MODE_DYNAMIC); },
-       "UNIMPLEMENTED NOT_IMPLEMENTED header.search.slicing_mode"},
+      {"SearchTrials", [](H* h) { h->mutable_search()->set_max_trials(0); },
+       "INVALID_ARGUMENT BAD_PARAMETER header.search.max_trials"},
+      {"SearchTooLong", [](H* h) { h->mutable_search()->set_max_time_seconds(1e6); },
+       "FAILED_PRECONDITION EXCEEDS_SERVER_LIMIT header.search.max_time_seconds"},
       {"SearchTarget", [](H* h) { h->mutable_search()->set_target_size(0); },
        "INVALID_ARGUMENT BAD_PARAMETER header.search.target_size"},
       {"SearchTargetUnreachable", [](H* h) { h->mutable_search()->set_target_size(1); },
        "RESOURCE_EXHAUSTED UNREACHABLE_TARGET header.search.target_size"},
       {"SearchTime", [](H* h) { h->mutable_search()->set_max_time_seconds(-1); },
        "INVALID_ARGUMENT BAD_PARAMETER header.search.max_time_seconds"},
-      {"SearchInitialWithMethods",
-       [](H* h) {
-         h->mutable_search()->add_methods(v1::SEARCH_METHOD_GREEDY);
-         h->mutable_search()->mutable_initial();
-       },
-       "UNIMPLEMENTED NOT_IMPLEMENTED header.search.initial"},
+      {"SearchInitialWithoutPath", [](H* h) { h->mutable_search()->mutable_initial(); },
+       "INVALID_ARGUMENT MISSING_FIELD header.search.initial.path"},
   };
 }
 

@@ -1,0 +1,243 @@
+// Plans over the wire: searched, streamed, cached, named, demanded by fingerprint.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <complex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/core/error.h"
+#include "tests/server/contraction_test_server.h"
+#include "tests/server/measurement_test_server.h"
+
+namespace tenon::server {
+namespace {
+
+// A ring of `n` matrices with a chord from every tensor to the one opposite: no outer dimensions.
+v1::ContractHeader Ring(int n, const std::string& prefix, bool with_values = false) {
+  v1::ContractHeader header;
+  for (int t = 0; t < n; ++t) {
+    const std::vector<std::string> indices = {prefix + std::to_string(t),
+                                              prefix + std::to_string((t + 1) % n),
+                                              prefix + "chord" + std::to_string(t % (n / 2))};
+    if (with_values) {
+      std::vector<std::complex<double>> values;
+      for (int e = 0; e < 8; ++e) values.emplace_back((t * 5 + e * 3) % 7 - 3);
+      AddOperand(&header, indices, v1::DATA_TYPE_FLOAT64, {2, 2, 2}, values);
+    } else {
+      AddOperand(&header, indices, v1::DATA_TYPE_FLOAT64, {2, 2, 2});
+    }
+  }
+  header.mutable_network()->mutable_output();
+  return header;
+}
+
+class PlanServiceTest : public ::testing::Test {
+ protected:
+  struct Planned {
+    grpc::Status status;
+    std::vector<v1::PlanImprovement> improvements;
+    std::optional<v1::PlanResult> plan;
+  };
+
+  Planned Plan(const v1::PlanContractionRequest& request) {
+    Planned planned;
+    grpc::ClientContext context;
+    const auto reader = server_.stub().PlanContraction(&context, request);
+    v1::PlanContractionResponse frame;
+    while (reader->Read(&frame)) {
+      EXPECT_FALSE(planned.plan.has_value()) << "a frame after the plan";
+      if (frame.has_improvement()) planned.improvements.push_back(frame.improvement());
+      if (frame.has_plan()) planned.plan = frame.plan();
+    }
+    planned.status = reader->Finish();
+    return planned;
+  }
+
+  static v1::PlanContractionRequest Request(const v1::ContractHeader& header, int64_t trials = 8) {
+    v1::PlanContractionRequest request;
+    *request.mutable_network() = header.network();
+    request.mutable_search()->set_max_trials(trials);
+    return request;
+  }
+
+  ContractionTestServer server_;
+};
+
+TEST_F(PlanServiceTest, StreamsImprovementsAndThenThePlan) {
+  const Planned planned = Plan(Request(Ring(40, "a")));
+  ASSERT_TRUE(planned.status.ok()) << Summary(planned.status);
+  ASSERT_TRUE(planned.plan.has_value());
+  const v1::PlanSummary& plan = planned.plan->plan();
+  EXPECT_EQ(plan.steps(), 39);
+  EXPECT_EQ(plan.path().steps_size(), 39);
+  EXPECT_THAT(plan.plan_id(), ::testing::StartsWith("plans/"));
+  EXPECT_EQ(plan.provenance().source(), v1::PLAN_SOURCE_SEARCH);
+  EXPECT_EQ(plan.provenance().trials(), 8);
+  EXPECT_EQ(plan.provenance().stopped_by(), v1::SEARCH_STOP_TRIALS);
+  ASSERT_FALSE(planned.improvements.empty());
+  for (size_t i = 1; i < planned.improvements.size(); ++i) {
+    EXPECT_LT(planned.improvements[i].total().log2_score(),
+              planned.improvements[i - 1].total().log2_score());
+  }
+  EXPECT_EQ(planned.improvements.back().total().log2_score(), plan.total().log2_score());
+}
+
+TEST_F(PlanServiceTest, AnswersFromTheCacheWhateverTheNames) {
+  const Planned first = Plan(Request(Ring(40, "a")));
+  const Planned again = Plan(Request(Ring(40, "other ")));
+  ASSERT_TRUE(first.plan.has_value() && again.plan.has_value());
+  EXPECT_TRUE(again.improvements.empty());
+  EXPECT_EQ(again.plan->plan().provenance().source(), v1::PLAN_SOURCE_CACHE);
+  EXPECT_EQ(again.plan->plan().plan_id(), first.plan->plan().plan_id());
+  // Other options are another question.
+  const Planned other = Plan(Request(Ring(40, "a"), 9));
+  EXPECT_EQ(other.plan->plan().provenance().source(), v1::PLAN_SOURCE_SEARCH);
+  v1::PlanContractionRequest bypass = Request(Ring(40, "a"));
+  bypass.mutable_search()->set_cache(v1::PLAN_CACHE_POLICY_BYPASS);
+  EXPECT_EQ(Plan(bypass).plan->plan().provenance().source(), v1::PLAN_SOURCE_SEARCH);
+}
+
+TEST_F(PlanServiceTest, ImprovingNeverMakesTheCachedPlanWorse) {
+  const Planned first = Plan(Request(Ring(60, "a"), 1));
+  v1::PlanContractionRequest improve = Request(Ring(60, "a"), 1);
+  improve.mutable_search()->set_cache(v1::PLAN_CACHE_POLICY_IMPROVE);
+  const Planned better = Plan(improve);
+  ASSERT_TRUE(better.plan.has_value()) << Summary(better.status);
+  EXPECT_LE(better.plan->plan().total().log2_score(), first.plan->plan().total().log2_score());
+}
+
+TEST_F(PlanServiceTest, ThePlanRunsByItsName) {
+  v1::ContractHeader header = Ring(12, "a", true);
+  const Planned planned = Plan(Request(header));
+  ASSERT_TRUE(planned.plan.has_value()) << Summary(planned.status);
+  const Answer own = Contract(&server_, header);
+  ASSERT_TRUE(own.status.ok()) << Summary(own.status);
+  header.set_plan_id(planned.plan->plan().plan_id());
+  const Answer named = Contract(&server_, header);
+  ASSERT_TRUE(named.status.ok()) << Summary(named.status);
+  EXPECT_EQ(named.report->plan().provenance().source(), v1::PLAN_SOURCE_PLAN_ID);
+  EXPECT_EQ(named.report->plan().program_fingerprint(), planned.plan->plan().program_fingerprint());
+  EXPECT_NEAR(std::abs(Decode(v1::DATA_TYPE_FLOAT64, own.results[0].bytes)[0] -
+                       Decode(v1::DATA_TYPE_FLOAT64, named.results[0].bytes)[0]),
+              0, 1e-9);
+  // It fits no other network.
+  v1::ContractHeader other = Ring(14, "a", true);
+  other.set_plan_id(planned.plan->plan().plan_id());
+  EXPECT_EQ(Summary(Contract(&server_, other).status), "INVALID_ARGUMENT BAD_PATH header.plan_id");
+}
+
+TEST_F(PlanServiceTest, AnOlderPlanServesItsFingerprint) {
+  v1::ContractHeader header = Ring(40, "a", true);
+  header.mutable_search()->add_methods(v1::SEARCH_METHOD_GREEDY);
+  header.mutable_search()->set_max_trials(1);
+  const Answer old = Contract(&server_, header);
+  ASSERT_TRUE(old.status.ok()) << Summary(old.status);
+  const std::string fingerprint = old.report->plan().program_fingerprint();
+  header.mutable_search()->clear_methods();
+  header.mutable_search()->set_max_trials(8);
+  const Answer better = Contract(&server_, header);
+  ASSERT_TRUE(better.status.ok()) << Summary(better.status);
+  ASSERT_NE(better.report->plan().program_fingerprint(), fingerprint);
+  header.mutable_execution()->set_required_fingerprint(fingerprint);
+  const Answer demanded = Contract(&server_, header);
+  ASSERT_TRUE(demanded.status.ok()) << Summary(demanded.status);
+  EXPECT_EQ(demanded.report->plan().program_fingerprint(), fingerprint);
+  EXPECT_EQ(demanded.results[0].bytes, old.results[0].bytes);
+  header.mutable_execution()->set_required_fingerprint(std::string(64, '0'));
+  EXPECT_EQ(Summary(Contract(&server_, header).status),
+            "FAILED_PRECONDITION FINGERPRINT_MISMATCH header.execution.required_fingerprint");
+}
+
+TEST_F(PlanServiceTest, PlansForTheMemoryOfTheRequest) {
+  // A 7 x 7 lattice of bond 4 has intermediates of some 4^7 elements.
+  v1::ContractHeader header;
+  const auto bond = [](int a, int b) { return StrCat(a, "-", b); };
+  for (int t = 0; t < 49; ++t) {
+    std::vector<std::string> indices;
+    if (t % 7 > 0) indices.push_back(bond(t - 1, t));
+    if (t % 7 < 6) indices.push_back(bond(t, t + 1));
+    if (t >= 7) indices.push_back(bond(t - 7, t));
+    if (t < 42) indices.push_back(bond(t, t + 7));
+    AddOperand(&header, indices, v1::DATA_TYPE_FLOAT64, std::vector<int64_t>(indices.size(), 4));
+  }
+  header.mutable_network()->mutable_output();
+  v1::PlanContractionRequest request = Request(header, 2);
+  const Planned free = Plan(request);
+  ASSERT_TRUE(free.plan.has_value()) << Summary(free.status);
+  EXPECT_EQ(free.plan->plan().slices(), 1);
+  const int64_t budget = free.plan->planned_peak_bytes() / 2;
+  request.mutable_execution()->set_memory_budget_bytes(budget);
+  const Planned tight = Plan(request);
+  ASSERT_TRUE(tight.plan.has_value()) << Summary(tight.status);
+  EXPECT_LE(tight.plan->planned_peak_bytes(), budget);
+  request.mutable_execution()->set_memory_budget_bytes(1000);
+  EXPECT_EQ(Summary(Plan(request).status),
+            "RESOURCE_EXHAUSTED EXCEEDS_MEMORY_BUDGET header.execution.memory_budget_bytes");
+}
+
+TEST_F(PlanServiceTest, ThePlanIsTheSameForEveryProvider) {
+  v1::PlanContractionRequest request = Request(Ring(40, "a"));
+  request.mutable_search()->set_cache(v1::PLAN_CACHE_POLICY_BYPASS);
+  const Planned cpu = Plan(request);
+  request.mutable_execution()->add_providers("reference");
+  const Planned reference = Plan(request);
+  ASSERT_TRUE(cpu.plan.has_value() && reference.plan.has_value());
+  EXPECT_EQ(cpu.plan->plan().plan_id(), reference.plan->plan().plan_id());
+}
+
+TEST_F(PlanServiceTest, GivesLinearPathsToo) {
+  v1::PlanContractionRequest request = Request(Ring(12, "a"));
+  request.set_path_format(v1::PATH_FORMAT_LINEAR);
+  const Planned linear = Plan(request);
+  ASSERT_TRUE(linear.plan.has_value()) << Summary(linear.status);
+  v1::ContractHeader header = Ring(12, "a", true);
+  *header.mutable_path()->mutable_path() = linear.plan->plan().path();
+  const Answer answer = Contract(&server_, header);
+  ASSERT_TRUE(answer.status.ok()) << Summary(answer.status);
+  EXPECT_EQ(answer.report->plan().program_fingerprint(), linear.plan->plan().program_fingerprint());
+}
+
+TEST_F(PlanServiceTest, NeedsSizesAndNothingElse) {
+  v1::PlanContractionRequest request;
+  for (const auto& indices :
+       std::vector<std::vector<std::string>>{{"a", "b"}, {"b", "c"}, {"c", "d"}}) {
+    v1::Operand* operand = request.mutable_network()->add_operands();
+    for (const std::string& index : indices) operand->add_indices(index);
+  }
+  request.mutable_network()->add_output("a");
+  request.mutable_network()->add_output("d");
+  EXPECT_EQ(Summary(Plan(request).status),
+            "INVALID_ARGUMENT MISSING_FIELD header.network.operands[0].spec");
+  const std::vector<std::pair<std::string, int64_t>> sizes = {
+      {"a", 2}, {"b", 4}, {"c", 8}, {"d", 3}};
+  for (const auto& [name, size] : sizes) {
+    (*request.mutable_network()->mutable_index_sizes())[name] = size;
+  }
+  const Planned planned = Plan(request);
+  ASSERT_TRUE(planned.plan.has_value()) << Summary(planned.status);
+  // The seed's golden numbers of this chain: 120 multiplications, 94 elements moved, score 6136.
+  EXPECT_NEAR(planned.plan->plan().total().log10_flops(), std::log10(120), 1e-12);
+  EXPECT_NEAR(planned.plan->plan().total().log2_read_write(), std::log2(94), 1e-12);
+  EXPECT_NEAR(planned.plan->plan().total().log2_score(), std::log2(6136), 1e-12);
+}
+
+TEST_F(PlanServiceTest, ACancelledSearchReturnsNothing) {
+  v1::PlanContractionRequest request = Request(Ring(100, "a"), 1'000'000);
+  grpc::ClientContext context;
+  const auto reader = server_.stub().PlanContraction(&context, request);
+  v1::PlanContractionResponse frame;
+  ASSERT_TRUE(reader->Read(&frame));
+  EXPECT_TRUE(frame.has_improvement());
+  context.TryCancel();
+  while (reader->Read(&frame)) EXPECT_FALSE(frame.has_plan());
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  EXPECT_TRUE(server_.AllReleased());
+}
+
+}  // namespace
+}  // namespace tenon::server
