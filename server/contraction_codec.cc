@@ -265,9 +265,9 @@ absl::Status HeaderDecoder::CheckTotalBytes() const {
 }
 
 // Those that the planner names.
-constexpr std::string_view kSearchFields[] = {
-    "target_size", "memory_bytes",      "max_trials",  "max_time_seconds",
-    "objective",   "read_write_weight", "flops_weight"};
+constexpr std::string_view kSearchFields[] = {"target_size",       "max_trials",
+                                              "max_time_seconds",  "objective",
+                                              "read_write_weight", "flops_weight"};
 
 // A field of the engine as a field of the header.
 std::string WireField(const std::string& field, const ContractCall& call) {
