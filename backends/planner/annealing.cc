@@ -68,13 +68,14 @@ void Anneal(const StepPrice& price, const AnnealingSchedule& schedule, Random& r
     const double part = static_cast<double>(sweep) / static_cast<double>(schedule.sweeps);
     const double temperature = schedule.start_temperature * std::pow(ratio, part);
     for (int p = 0; p < pairs; ++p) annealer.Propose(temperature);
+    if (!schedule.keep_best) continue;
     const double score = tree.Cost(price);
     if (score < best_score) {
       best_score = score;
       best = tree;
     }
   }
-  tree = best;
+  if (schedule.keep_best) tree = best;
 }
 
 void Temper(const StepPrice& price, const TemperingSchedule& schedule, Random& random,

@@ -18,11 +18,11 @@ namespace tenon::planner {
 struct AnnealingSchedule {
   double start_temperature = 1;  // of the natural logarithm of the local cost
   double end_temperature = 0.05;
-  int64_t sweeps = 100;  // of as many proposals as the tree has pairs
+  int64_t sweeps = 100;   // of as many proposals as the tree has pairs
+  bool keep_best = true;  // leave the best tree that was met, not the last one
 };
 
-// Anneals the tree and leaves the best one that was met. Stops early, with the best so far, when
-// `stop` says so.
+// Anneals the tree. Stops early when `stop` says so.
 void Anneal(const StepPrice& price, const AnnealingSchedule& schedule, Random& random,
             const Stop& stop, Tree& tree);
 

@@ -1,6 +1,7 @@
 #include "backends/planner/trial.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "backends/planner/annealing.h"
@@ -126,6 +127,44 @@ Candidate SliceAndImprove(const TrialOptions& options, Tree tree, Candidate cand
   return best;
 }
 
+// Slices change one by one while the tree is annealed under them: a leg is taken back, others are
+// sliced where that is too much, and the exchange is accepted by the temperature, as rotations are.
+Candidate AnnealSlices(const TrialOptions& options, Tree tree, Candidate candidate, Random& random,
+                       const Stop& stop) {
+  constexpr int kRounds = 48, kAttempts = 16;
+  const int64_t sweeps = std::max<int64_t>(2, options.sweeps / kRounds);
+  const StepPrice limited{options.objective, options.largest_elements};
+  candidate.sliced.clear();
+  Candidate best = candidate;
+  best.score = kInfinity;
+  if (!SliceTree(options, tree, kAttempts, random, candidate)) return best;
+  for (int round = 0; round < kRounds; ++round) {
+    candidate.slicing_mode = round == 0 ? SlicingMode::kFixedTree : SlicingMode::kAnnealed;
+    candidate.pairs = tree.ToPairs();
+    if (candidate.score < best.score) best = candidate;
+    if (stop()) break;
+    const double temperature =
+        kWarm * std::pow(kCold / kWarm, static_cast<double>(round) / kRounds);
+    const SearchNetwork slice = tree.network().Without(candidate.sliced);
+    Tree on = tree.On(slice);
+    Anneal(limited, {temperature, temperature, sweeps, /*keep_best=*/false}, random, stop, on);
+    Note(Method::kAnnealing, candidate);
+    tree = on.On(tree.network());
+    Evaluate(options, on, candidate);
+    Candidate other = candidate;
+    if (!other.sliced.empty()) {
+      other.sliced.erase(other.sliced.begin() +
+                         random.Below(static_cast<int>(other.sliced.size())));
+    }
+    if (!SliceTree(options, tree, 1, random, other)) continue;
+    const double rise = std::log(other.score / candidate.score);  // -infinity from above the limit
+    if (!(rise > 0) || rise < -temperature * std::log(random.Uniform())) {
+      candidate = std::move(other);
+    }
+  }
+  return best;
+}
+
 // Starting trees take turns, the plain greedy one first. Where methods only improve, they improve
 // that one.
 Candidate Start(const SearchNetwork& network, const TrialOptions& options, int64_t trial,
@@ -153,7 +192,7 @@ Candidate Start(const SearchNetwork& network, const TrialOptions& options, int64
 
 // Improves the tree of `start`, at this temperature unless it is sliced already, and slices it.
 Candidate RunFrom(const SearchNetwork& network, const TrialOptions& options, const Candidate& start,
-                  double temperature, Random& random, const Stop& stop) {
+                  double temperature, int64_t trial, Random& random, const Stop& stop) {
   Tree tree(network, start.pairs);
   Candidate candidate = start;
   if (start.sliced.empty()) {
@@ -164,6 +203,16 @@ Candidate RunFrom(const SearchNetwork& network, const TrialOptions& options, con
   candidate.pairs = tree.ToPairs();
   Evaluate(options, tree, candidate);
   if (candidate.score < kInfinity || options.slicing_mode == SlicingMode::kNone) return candidate;
+  const bool anneals = Uses(options, Method::kAnnealing);
+  switch (options.slicing_mode) {
+    case SlicingMode::kAnnealed:
+      return AnnealSlices(options, tree, candidate, random, stop);
+    case SlicingMode::kAuto:
+      if (anneals && trial % 8 >= 4) return AnnealSlices(options, tree, candidate, random, stop);
+      break;
+    default:
+      break;
+  }
   return SliceAndImprove(options, tree, candidate, random, stop);
 }
 
@@ -187,10 +236,10 @@ Candidate RunTrial(const SearchNetwork& network, const TrialOptions& options, ui
   constexpr int64_t kRefine = 2;  // every other trial starts from the best
   Random random(seed, static_cast<uint64_t>(trial));
   if (best != nullptr && trial % kRefine == 1) {
-    return RunFrom(network, options, *best, kWarm, random, stop);
+    return RunFrom(network, options, *best, kWarm, trial, random, stop);
   }
   const Candidate start = Start(network, options, trial, random, stop);
-  return RunFrom(network, options, start, kHot, random, stop);
+  return RunFrom(network, options, start, kHot, trial, random, stop);
 }
 
 }  // namespace tenon::planner

@@ -229,6 +229,7 @@ int RunSearch(const char* path, double seconds) {
     options.max_seconds = seconds;
   }
   options.seed = static_cast<uint64_t>(Setting("SEED", 0));
+  options.slicing_mode = static_cast<SlicingMode>(Setting("SLICING", 0));
   options.threads = static_cast<int>(Setting("THREADS", 0));
   const auto found = Search(expression, options, nullptr, [&](const FoundPlan& plan) {
     const auto cost = contraction::ComputeCost(expression, plan.plan.path, plan.plan.sliced);
