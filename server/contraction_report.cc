@@ -38,14 +38,15 @@ void WriteCost(const ContractCall& call, const PathCost& cost, double share, v1:
   out->set_log2_score(Log2Score(call, cost, share));
 }
 
-void WritePath(const ContractionJob& job, v1::PlanSummary* out) {
+void WritePath(const contraction::Expression& expression, const contraction::Path& path,
+               const std::vector<int>& sliced, v1::PlanSummary* out) {
   out->mutable_path()->set_format(v1::PATH_FORMAT_SSA);
-  for (const auto& [left, right] : job.path().pairs) {
+  for (const auto& [left, right] : path.pairs) {
     v1::PathStep* step = out->mutable_path()->add_steps();
     step->add_operands(left);
     step->add_operands(right);
   }
-  for (const int index : job.sliced()) out->add_sliced_indices(job.expression().names[index]);
+  for (const int index : sliced) out->add_sliced_indices(expression.names[index]);
 }
 
 void WriteProvenance(const ContractCall& call, const ContractionJob& job, v1::PlanProvenance* out) {
@@ -175,22 +176,61 @@ void WritePlanSummary(const ContractCall& call, const ContractionJob& job, v1::P
   WriteCost(call, cost, 1, out->mutable_total());
   WriteProvenance(call, job, out->mutable_provenance());
   if (const auto seconds = job.predicted_seconds()) out->set_predicted_seconds(*seconds);
-  if (call.detail != v1::REPORT_DETAIL_BRIEF) WritePath(job, out);
+  if (call.detail != v1::REPORT_DETAIL_BRIEF)
+    WritePath(job.expression(), job.path(), job.sliced(), out);
 }
 
-absl::Status WritePlanCosts(const ContractCall& call, v1::PlanImprovement* out) {
+namespace {
+
+// The plan in the call's request.
+struct ReadPlan {
+  contraction::Expression expression;
+  contraction::Path path;
+  std::vector<int> sliced;
+};
+
+absl::StatusOr<ReadPlan> PlanOf(const ContractCall& call) {
+  ReadPlan plan;
   std::vector<std::vector<int64_t>> shapes;
   for (const OperandSource& operand : call.operands) shapes.push_back(operand.spec.shape);
-  TENON_ASSIGN_OR_RETURN(const contraction::Expression expression,
+  TENON_ASSIGN_OR_RETURN(plan.expression,
                          contraction::MakeExpression(call.request.network, shapes));
-  TENON_ASSIGN_OR_RETURN(const contraction::Path path,
-                         contraction::MakePath(*call.request.path, call.operands.size()));
-  TENON_ASSIGN_OR_RETURN(const std::vector<int> sliced,
-                         contraction::MakeSliced(expression, call.request.sliced));
-  const PathCost cost = contraction::ComputeCost(expression, path, sliced);
+  TENON_ASSIGN_OR_RETURN(plan.path, contraction::MakePath(call.request.path.value_or(PathSteps()),
+                                                          call.operands.size()));
+  TENON_ASSIGN_OR_RETURN(plan.sliced,
+                         contraction::MakeSliced(plan.expression, call.request.sliced));
+  return plan;
+}
+
+}  // namespace
+
+absl::Status WritePlanCosts(const ContractCall& call, v1::PlanImprovement* out) {
+  TENON_ASSIGN_OR_RETURN(const ReadPlan plan, PlanOf(call));
+  const PathCost cost = contraction::ComputeCost(plan.expression, plan.path, plan.sliced);
   WriteCost(call, cost, 1 / std::max(cost.slices, 1.0), out->mutable_per_slice());
   WriteCost(call, cost, 1, out->mutable_total());
   out->set_slices(SliceCount(cost.slices));
+  return absl::OkStatus();
+}
+
+absl::Status WritePlanWithoutProgram(const ContractCall& call, v1::PlanSummary* out) {
+  TENON_ASSIGN_OR_RETURN(const ReadPlan plan, PlanOf(call));
+  const PathCost cost = contraction::ComputeCost(plan.expression, plan.path, plan.sliced);
+  out->set_plan_id(call.plan_id);
+  out->set_steps(static_cast<int64_t>(plan.path.pairs.size()));
+  out->set_flops(cost.flops);
+  out->set_log10_flops(std::log10(cost.flops));
+  out->set_largest_intermediate_elements(cost.max_size);
+  out->set_slices(SliceCount(cost.slices));
+  out->set_log2_slices(std::log2(cost.slices));
+  WriteCost(call, contraction::ComputeCost(plan.expression, plan.path, {}), 1,
+            out->mutable_unsliced());
+  WriteCost(call, cost, 1 / std::max(cost.slices, 1.0), out->mutable_per_slice());
+  WriteCost(call, cost, 1, out->mutable_total());
+  if (call.provenance.has_value()) *out->mutable_provenance() = *call.provenance;
+  if (call.detail != v1::REPORT_DETAIL_BRIEF) {
+    WritePath(plan.expression, plan.path, plan.sliced, out);
+  }
   return absl::OkStatus();
 }
 

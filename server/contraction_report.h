@@ -35,6 +35,8 @@ void WritePlanSummary(const ContractCall& call, const schedule::ContractionJob& 
                       v1::PlanSummary* out);
 // Costs and slices of the plan in the call's request.
 absl::Status WritePlanCosts(const ContractCall& call, v1::PlanImprovement* out);
+// What WritePlanSummary tells where no program could be compiled: its flops are without hoisting.
+absl::Status WritePlanWithoutProgram(const ContractCall& call, v1::PlanSummary* out);
 void WriteMemoryPlan(const schedule::ContractionJob& job, int64_t staging_bytes,
                      v1::MemoryPlan* out);
 // `plan`: by WritePlanSummary. `deadline_seconds`: until the call's deadline, absent without one.

@@ -75,23 +75,33 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
                            : static_cast<DType>(request_.default_dtype());
     TENON_ASSIGN_OR_RETURN(ContractCall call,
                            DecodeHeader(&header, *state_, HeaderUse::kEstimate, dtype));
+    // A plan may be for another machine.
+    if (call.budget_is_the_servers) call.memory_budget_bytes = INT64_MAX;
     TENON_RETURN_IF_ERROR(FindPlan(&call, state_, &cancel_,
                                    [&](const planner::FoundPlan& found, const ContractCall& with) {
                                      SendImprovement(found, with);
                                    }));
-    TENON_ASSIGN_OR_RETURN(const auto job, PrepareCall(call, &cancel_, &state_->programs));
     v1::PlanContractionResponse answer;
     v1::PlanResult* plan = answer.mutable_plan();
     plan->set_request_id(call.request_id);
-    WritePlanSummary(call, *job, plan->mutable_plan());
+    TENON_RETURN_IF_ERROR(Describe(call, plan));
     if (request_.path_format() == v1::PATH_FORMAT_LINEAR) ToLinear(plan->mutable_plan());
-    WriteMemoryPlan(*job, StagingBytes(call, *job), plan->mutable_memory());
-    plan->set_planned_peak_bytes(plan->memory().total_bytes());
     plan->mutable_timing()->set_queue_seconds(
         std::chrono::duration<double>(begin - start_).count());
     plan->mutable_timing()->set_planning_seconds(SecondsSince(begin));
     plan->mutable_timing()->set_request_seconds(SecondsSince(start_));
     Send(std::move(answer), /*replaces=*/false);
+    return absl::OkStatus();
+  }
+
+  // Networks that no machine could run have plans, too, but no program.
+  absl::Status Describe(const ContractCall& call, v1::PlanResult* plan) {
+    const auto job = PrepareCall(call, &cancel_, &state_->programs);
+    TENON_RETURN_IF_ERROR(cancel_.Check());
+    if (!job.ok()) return WritePlanWithoutProgram(call, plan->mutable_plan());
+    WritePlanSummary(call, **job, plan->mutable_plan());
+    WriteMemoryPlan(**job, StagingBytes(call, **job), plan->mutable_memory());
+    plan->set_planned_peak_bytes(plan->memory().total_bytes());
     return absl::OkStatus();
   }
 

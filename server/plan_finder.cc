@@ -104,8 +104,10 @@ class Finder {
 
   absl::Status SetLimits() {
     options_ = call_.question->options;
-    options_.memory_bytes = call_.memory_budget_bytes;
-    options_.planned_bytes = [this](const Plan& plan) { return PlannedBytes(plan); };
+    if (call_.memory_budget_bytes < INT64_MAX) {
+      options_.memory_bytes = call_.memory_budget_bytes;
+      options_.planned_bytes = [this](const Plan& plan) { return PlannedBytes(plan); };
+    }
     if (!call_.request.path.has_value()) return absl::OkStatus();
     Plan initial;
     auto path = contraction::MakePath(*call_.request.path, call_.operands.size());

@@ -19,8 +19,9 @@ using OnBetterPlan = std::function<void(const planner::FoundPlan&, const Contrac
 
 // Sets path, slices, provenance and plan_id of `call`, unless it brings its own path; a call of at
 // most two operands that asks nothing of the planner is left to the engine. It may take as long as
-// the question allows. Errors, with the header's fields: NOT_FOUND or BAD_PATH (plan_id),
-// UNREACHABLE_TARGET, EXCEEDS_MEMORY_BUDGET, CLIENT_CANCELLED, those of MakeExpression.
+// the question allows. A memory budget of INT64_MAX is none. Errors, with the header's fields:
+// NOT_FOUND or BAD_PATH (plan_id), UNREACHABLE_TARGET, EXCEEDS_MEMORY_BUDGET, CLIENT_CANCELLED,
+// those of MakeExpression.
 absl::Status FindPlan(ContractCall* call, ServerState* state, const CancelToken* cancel,
                       const OnBetterPlan& on_better);
 
