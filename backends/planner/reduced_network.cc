@@ -24,6 +24,20 @@ std::vector<int> Distinct(std::vector<int> indices) {
   return indices;
 }
 
+// Trees have twice as many nodes as tensors, each with a bit per index, and a search holds several.
+constexpr int64_t kLargestTreeBytes = int64_t{64} << 20;
+
+bool IsTooLarge(const std::vector<std::vector<int>>& tensors, size_t indices) {
+  return static_cast<int64_t>(tensors.size()) * 2 * static_cast<int64_t>(indices / 8) >
+         kLargestTreeBytes;
+}
+
+size_t LegsOf(const std::vector<std::vector<int>>& tensors) {
+  size_t legs = 0;
+  for (const std::vector<int>& tensor : tensors) legs += tensor.size();
+  return legs / 2;  // most are on two
+}
+
 // The best tree of a part; false: it has too many tensors, or a result is too large.
 bool SolvePart(const NetworkPart& part, const std::vector<int64_t>& sizes,
                const ReducedNetwork::Options& options, Pairs* pairs) {
@@ -52,7 +66,9 @@ ReducedNetwork::ReducedNetwork(const Expression& expression, Parts parts)
     : operands_(static_cast<int>(expression.inputs.size())),
       prefix_(std::move(parts.prefix)),
       ids_(std::move(parts.ids)),
-      network_(parts.tensors, expression.output, PositiveSizes(expression)) {}
+      network_(IsTooLarge(parts.tensors, LegsOf(parts.tensors)) ? std::vector<std::vector<int>>()
+                                                                : parts.tensors,
+               expression.output, PositiveSizes(expression)) {}
 
 ReducedNetwork::Parts ReducedNetwork::Reduce(const Expression& expression, const Options& options) {
   Parts parts;

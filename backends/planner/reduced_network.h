@@ -25,6 +25,9 @@ class ReducedNetwork {
   };
   ReducedNetwork(const contraction::Expression& expression, const Options& options);
 
+  // Whether trees over what is left would take too much memory to be searched; then network() has
+  // no tensors.
+  bool too_large() const { return ids_.size() != static_cast<size_t>(network_.tensors()); }
   // Sets of distinct indices of the expression, at least one. Their indices without values count
   // with size 1.
   const SearchNetwork& network() const { return network_; }

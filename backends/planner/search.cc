@@ -103,10 +103,11 @@ class Searcher {
     if (options_.target_elements.has_value()) {
       largest_ = static_cast<double>(*options_.target_elements);
     }
-    if (options_.initial.has_value()) {
+    if (options_.initial.has_value() && !reduced_.too_large()) {
       TENON_RETURN_IF_ERROR(OfferInitial());
       if (options_.methods.empty()) return Answer(SearchStop::kExhausted);
     }
+    if (reduced_.too_large()) return PlainGreedy();
     const int n = network_.tensors();
     if (n <= 2) {
       Candidate only;
@@ -263,6 +264,8 @@ class Searcher {
     OfferTree(greedy);
   }
 
+  // The engine's own path and slices, which take little memory.
+  absl::StatusOr<FoundPlan> PlainGreedy();
   absl::Status OfferInitial();
   void Accept(Candidate candidate);
   FoundPlan PlanOf(const Candidate& candidate) const;
@@ -368,6 +371,23 @@ void Searcher::Accept(Candidate candidate) {
     candidate = SliceOnly(network_, OptionsOfTrials(), candidate, random);
     if (candidate.score == kInfinity) return;
   }
+}
+
+absl::StatusOr<FoundPlan> Searcher::PlainGreedy() {
+  FoundPlan found;
+  found.plan = options_.initial.value_or(Plan{contraction::GreedyPath(expression_), {}});
+  found.methods = {Method::kGreedy};
+  if (options_.target_elements.has_value() && options_.slicing_mode != SlicingMode::kNone) {
+    TENON_ASSIGN_OR_RETURN(found.plan.sliced,
+                           contraction::SliceToTarget(expression_, found.plan.path, largest_,
+                                                      options_.allow_output_slicing));
+    found.slicing_mode = SlicingMode::kFixedTree;
+  }
+  TENON_RETURN_IF_ERROR(CheckMemory(found.plan));
+  found.score = ScoreOf(found.plan);
+  found.seconds = Seconds();
+  if (on_improvement_ != nullptr) on_improvement_(found);
+  return found;
 }
 
 absl::Status Searcher::OfferInitial() {

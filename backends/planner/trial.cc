@@ -81,11 +81,11 @@ class Improver {
 // The best of several choices of slices for a tree, beside those that the candidate has; false:
 // none meets the limit.
 bool SliceTree(const TrialOptions& options, const Tree& tree, int attempts, Random& random,
-               Candidate& candidate) {
+               const Stop& stop, Candidate& candidate) {
   constexpr double kTemperature = 0.1;
   const std::vector<int> first = candidate.sliced;
   candidate.score = kInfinity;
-  for (int attempt = 0; attempt < attempts; ++attempt) {
+  for (int attempt = 0; attempt < attempts && !(attempt > 0 && stop()); ++attempt) {
     Candidate other = candidate;
     other.sliced = first;
     const SlicerOptions slicer{options.largest_elements, options.allow_output_slicing,
@@ -109,7 +109,7 @@ Candidate SliceAndImprove(const TrialOptions& options, Tree tree, Candidate cand
   const bool fixed = options.slicing_mode == SlicingMode::kFixedTree;
   for (int round = 0; round < kRounds; ++round) {
     candidate.sliced.clear();
-    if (!SliceTree(options, tree, kAttempts, random, candidate)) break;
+    if (!SliceTree(options, tree, kAttempts, random, stop, candidate)) break;
     candidate.slicing_mode = round == 0 ? SlicingMode::kFixedTree : SlicingMode::kDynamic;
     candidate.pairs = tree.ToPairs();
     if (candidate.score < best.score) best = candidate;
@@ -137,7 +137,7 @@ Candidate AnnealSlices(const TrialOptions& options, Tree tree, Candidate candida
   candidate.sliced.clear();
   Candidate best = candidate;
   best.score = kInfinity;
-  if (!SliceTree(options, tree, kAttempts, random, candidate)) return best;
+  if (!SliceTree(options, tree, kAttempts, random, stop, candidate)) return best;
   for (int round = 0; round < kRounds; ++round) {
     candidate.slicing_mode = round == 0 ? SlicingMode::kFixedTree : SlicingMode::kAnnealed;
     candidate.pairs = tree.ToPairs();
@@ -156,7 +156,7 @@ Candidate AnnealSlices(const TrialOptions& options, Tree tree, Candidate candida
       other.sliced.erase(other.sliced.begin() +
                          random.Below(static_cast<int>(other.sliced.size())));
     }
-    if (!SliceTree(options, tree, 1, random, other)) continue;
+    if (!SliceTree(options, tree, 1, random, stop, other)) continue;
     const double rise = std::log(other.score / candidate.score);  // -infinity from above the limit
     if (!(rise > 0) || rise < -temperature * std::log(random.Uniform())) {
       candidate = std::move(other);
@@ -225,7 +225,7 @@ Candidate SliceOnly(const SearchNetwork& network, const TrialOptions& options,
   const SearchNetwork slice = network.Without(start.sliced);
   Evaluate(options, tree.On(slice), candidate);
   if (candidate.score == kInfinity) {
-    SliceTree(options, tree, 1, random, candidate);
+    SliceTree(options, tree, 1, random, Stop(), candidate);
     candidate.slicing_mode = SlicingMode::kFixedTree;
   }
   return candidate;
