@@ -6,6 +6,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "absl/status/status.h"
 #include "backends/core/cancel.h"
 #include "backends/core/error.h"
+#include "server/frames.h"
 #include "server/status.h"
 #include "server/write_watchdog.h"
 
@@ -41,6 +43,9 @@ inline std::optional<CancelToken::TimePoint> CallDeadline(const grpc::ServerCont
 // whatever thread completed the write, one at a time; OnDrained may come without a Send before it.
 // A frame is valid until OnFrame returns or ReadNext is called, whichever comes first.
 //
+// Frames. gRPC carries bytes; they are parsed and serialised here, at the same cost as in gRPC's
+// generated code, because that can't tell a frame that does not parse from a half-close.
+//
 // Ownership. The stream owns itself until OnDone; work that outlives it holds shared_from_this().
 // Producers are dropped before OnDone, so they may hold it too.
 //
@@ -48,7 +53,7 @@ inline std::optional<CancelToken::TimePoint> CallDeadline(const grpc::ServerCont
 // when the one before has been written. A client that does not read for the write-stall limit is
 // cut by the WriteWatchdog.
 template <typename Request, typename Response>
-class BidiStream : public grpc::ServerBidiReactor<Request, Response>,
+class BidiStream : public RawBidiReactor,
                    public WatchedStream,
                    public std::enable_shared_from_this<BidiStream<Request, Response>> {
  public:
@@ -89,7 +94,7 @@ class BidiStream : public grpc::ServerBidiReactor<Request, Response>,
       reading_ = true;
       ++starting_reads_;
     }
-    this->StartRead(&request_);
+    StartRead(&received_);
     {
       // Until here nobody may finish the call: it could be gone before StartRead has returned.
       std::lock_guard lock(mutex_);
@@ -180,6 +185,19 @@ class BidiStream : public grpc::ServerBidiReactor<Request, Response>,
     WriteNext();
   }
 
+  // Fills sending_ with the next frame; false when there is none.
+  bool Produce(const Producer& producer) {
+    bool produced = false;
+    response_.Clear();
+    Guarded([&] {
+      if (!producer(&response_)) return;
+      const absl::Status status = SerializeFrame(response_, &sending_);
+      if (!status.ok()) return Fail(status);
+      produced = true;
+    });
+    return produced;
+  }
+
   // Writes the next frame, or finishes when there is none and the end is due.
   void WriteNext() {
     std::unique_lock lock(mutex_);
@@ -189,9 +207,7 @@ class BidiStream : public grpc::ServerBidiReactor<Request, Response>,
       Producer producer = std::move(outbound_.front());
       outbound_.pop_front();
       lock.unlock();
-      response_.Clear();
-      bool produced = false;
-      Guarded([&] { produced = producer(&response_); });
+      const bool produced = Produce(producer);
       if (!produced) producer = nullptr;
       lock.lock();
       if (!produced) continue;
@@ -204,15 +220,13 @@ class BidiStream : public grpc::ServerBidiReactor<Request, Response>,
       outbound_.push_front(std::move(producer));
       write_started_ = std::chrono::steady_clock::now();
       lock.unlock();
-      this->StartWrite(&response_);
+      StartWrite(&sending_);
       return;
     }
     if (last_ != nullptr) {
       Producer last = std::exchange(last_, nullptr);
       lock.unlock();
-      response_.Clear();
-      bool produced = false;
-      Guarded([&] { produced = last(&response_); });
+      const bool produced = Produce(last);
       last = nullptr;
       lock.lock();
       last_ready_ = produced;
@@ -230,9 +244,9 @@ class BidiStream : public grpc::ServerBidiReactor<Request, Response>,
     const grpc::Status status = ToGrpcStatus(*ending_);
     lock.unlock();
     if (with_last) {
-      this->StartWriteAndFinish(&response_, grpc::WriteOptions(), status);
+      StartWriteAndFinish(&sending_, grpc::WriteOptions(), status);
     } else {
-      grpc::ServerBidiReactor<Request, Response>::Finish(status);
+      RawBidiReactor::Finish(status);
     }
   }
 
@@ -243,7 +257,10 @@ class BidiStream : public grpc::ServerBidiReactor<Request, Response>,
       if (over_) return;
     }
     if (ok) {
-      Guarded([&] { OnFrame(request_); });
+      Guarded([&] {
+        const absl::Status parsed = ParseFrame(++frames_, &received_, &request_);
+        return parsed.ok() ? OnFrame(request_) : Fail(parsed);
+      });
     } else if (!context_->IsCancelled()) {
       Guarded([&] { OnHalfClose(); });
     }
@@ -251,6 +268,7 @@ class BidiStream : public grpc::ServerBidiReactor<Request, Response>,
 
   void OnWriteDone(bool ok) final {
     std::deque<Producer> dropped;
+    sending_.Clear();
     {
       std::lock_guard lock(mutex_);
       writing_ = false;
@@ -287,27 +305,30 @@ class BidiStream : public grpc::ServerBidiReactor<Request, Response>,
     std::lock_guard lock(mutex_);
     return write_started_.has_value() && *write_started_ < limit;
   }
-  void Cut() override {
+  void CutSlowReader() override {
     const absl::Status slow = Error(Reason::kSlowReader, "the client did not read for too long");
     cancel_.Cancel(Reason::kSlowReader);
     {
-      // A status can't reach a client that does not read: it sees CANCELLED. Logs and metrics tell.
       std::lock_guard lock(mutex_);
       if (!over_ && (!ending_.has_value() || ending_->ok())) ending_ = slow;
     }
-    context_->TryCancel();
+    // A status with details queues up behind the frames that nobody reads; this one overtakes them.
+    CancelCall(context_, slow);
   }
+  void EndCall(const absl::Status& why) override { Fail(why); }
 
   grpc::CallbackServerContext* const context_;
   WriteWatchdog* const watchdog_;
   CancelToken cancel_;
+  grpc::ByteBuffer received_, sending_;
   Request request_;
   Response response_;
+  int64_t frames_ = 0;  // that came
 
   mutable std::mutex mutex_;
   std::deque<Producer> outbound_;
   Producer last_;            // the frame that goes with the status, until it is produced
-  bool last_ready_ = false;  // it is in response_
+  bool last_ready_ = false;  // it is in sending_
   bool reading_ = false, writing_ = false;
   int starting_reads_ = 0;              // calls of StartRead that have not returned
   bool over_ = false;                   // Finish has been called

@@ -57,9 +57,11 @@ ABSL_FLAG(absl::Duration, dataset_ttl, absl::Hours(1),
           "Data sets and tensors are kept for this long after their last use.");
 ABSL_FLAG(std::string, data_root, "",
           "Directory whose files requests may name. Empty: requests may name no files.");
-ABSL_FLAG(std::string, scratch_dir, "",
-          "Directory of temporary files. Empty: tenond-UID in the system's directory of temporary "
-          "files, made when the server starts. What ended servers left in it is removed then.");
+ABSL_FLAG(
+    std::string, scratch_dir, "",
+    "Directory of temporary files, made for this user alone when it is not there. Empty: "
+    "tenond-UID in the system's directory of temporary files. What ended servers left in it is "
+    "removed when the server starts.");
 ABSL_FLAG(std::string, scratch_budget, "25%",
           "Temporary files of all calls together: bytes with a unit, or a percentage of what is "
           "free on the directory's file system when the server starts, which is taken as none if "
@@ -106,6 +108,21 @@ absl::StatusOr<std::string> CheckDirectory(const std::string& flag, const std::s
     return BadSetting(flag, StrCat("'", path, "' is not a directory"));
   }
   return canonical.string();
+}
+
+// A directory that is there, or one that can be made in one that is.
+absl::StatusOr<std::string> CheckNewDirectory(const std::string& flag, const std::string& path) {
+  std::filesystem::path normal = std::filesystem::path(path).lexically_normal();
+  if (!normal.has_filename()) normal = normal.parent_path();
+  std::error_code error;
+  const auto status = std::filesystem::symlink_status(normal, error);
+  if (path.empty() || status.type() != std::filesystem::file_type::not_found) {
+    return CheckDirectory(flag, path);
+  }
+  const std::string parent = normal.parent_path().string();
+  TENON_ASSIGN_OR_RETURN(const std::string above,
+                         CheckDirectory(flag, parent.empty() ? "." : parent));
+  return (std::filesystem::path(above) / normal.filename()).string();
 }
 
 absl::Status FillAddresses(Config* config) {
@@ -163,7 +180,7 @@ absl::Status FillResources(Config* config) {
 
 absl::Status FillScratch(Config* config) {
   TENON_ASSIGN_OR_RETURN(config->scratch_dir,
-                         CheckDirectory("scratch_dir", absl::GetFlag(FLAGS_scratch_dir)));
+                         CheckNewDirectory("scratch_dir", absl::GetFlag(FLAGS_scratch_dir)));
   config->default_scratch_dir = config->scratch_dir.empty();
   if (config->default_scratch_dir) config->scratch_dir = DefaultScratchRoot();
   const absl::StatusOr<int64_t> bytes =

@@ -8,12 +8,16 @@
 namespace tenon::server {
 namespace {
 
-class Service final : public v1::ContractionService::CallbackService {
+using Grpc = v1::ContractionService;
+
+// Client streams come as bytes: see BidiStream.
+class Service final
+    : public Grpc::WithRawCallbackMethod_Contract<Grpc::WithCallbackMethod_PlanContraction<
+          Grpc::WithCallbackMethod_Estimate<Grpc::Service>>> {
  public:
   explicit Service(ServerState* state) : state_(state) {}
 
-  grpc::ServerBidiReactor<v1::ContractRequest, v1::ContractResponse>* Contract(
-      grpc::CallbackServerContext* context) override {
+  RawBidiReactor* Contract(grpc::CallbackServerContext* context) override {
     auto stream = std::make_shared<ContractStream>(context, state_);
     stream->Begin();  // from here on it owns itself
     return stream.get();

@@ -89,17 +89,26 @@ absl::Status WritePage(const std::vector<Description>& all, std::string_view pre
   return absl::OkStatus();
 }
 
-class DatasetService final : public v1::DatasetService::CallbackService {
+using Grpc = v1::DatasetService;
+using Lists =
+    Grpc::WithCallbackMethod_ListDatasets<Grpc::WithCallbackMethod_ListTensors<Grpc::Service>>;
+using Gets = Grpc::WithCallbackMethod_GetDataset<Grpc::WithCallbackMethod_GetTensor<Lists>>;
+using Deletes = Grpc::WithCallbackMethod_DeleteDataset<Grpc::WithCallbackMethod_DeleteTensor<Gets>>;
+// Client streams come as bytes: see UploadReactor.
+using Methods =
+    Grpc::WithRawCallbackMethod_CreateDataset<Grpc::WithRawCallbackMethod_CreateTensor<Deletes>>;
+
+class DatasetService final : public Methods {
  public:
   explicit DatasetService(ServerState* state) : state_(state) {}
 
-  grpc::ServerReadReactor<v1::CreateDatasetRequest>* CreateDataset(
-      grpc::CallbackServerContext* context, v1::CreateDatasetResponse* response) override {
+  grpc::ServerReadReactor<grpc::ByteBuffer>* CreateDataset(grpc::CallbackServerContext* context,
+                                                           grpc::ByteBuffer* response) override {
     return new UploadReactor<v1::CreateDatasetRequest, v1::CreateDatasetResponse>(
         context, state_, Kind::kDataset, "tenon.v1.DatasetService/CreateDataset", response);
   }
-  grpc::ServerReadReactor<v1::CreateTensorRequest>* CreateTensor(
-      grpc::CallbackServerContext* context, v1::CreateTensorResponse* response) override {
+  grpc::ServerReadReactor<grpc::ByteBuffer>* CreateTensor(grpc::CallbackServerContext* context,
+                                                          grpc::ByteBuffer* response) override {
     return new UploadReactor<v1::CreateTensorRequest, v1::CreateTensorResponse>(
         context, state_, Kind::kTensor, "tenon.v1.DatasetService/CreateTensor", response);
   }

@@ -5,19 +5,25 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <chrono>
+#include <cstdint>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "backends/core/cancel.h"
 #include "backends/core/error.h"
 #include "server/content_store.h"
+#include "server/frames.h"
 #include "server/state.h"
 #include "server/tensor_receiver.h"
 #include "server/unary.h"
+#include "server/write_watchdog.h"
 #include "tenon/v1/dataset.pb.h"
 
 namespace tenon::server {
@@ -60,40 +66,52 @@ class UploadState {
   TensorReceiver data_;
 };
 
-// One upload. Deletes itself after OnDone.
+// One upload. Parses the frames itself, because gRPC's typed reactors can't tell one that does not
+// parse from the half-close. Deletes itself after OnDone.
 template <typename Request, typename Response>
-class UploadReactor final : public grpc::ServerReadReactor<Request> {
+class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, public WatchedStream {
  public:
   UploadReactor(grpc::CallbackServerContext* context, ServerState* state, ContentStore::Kind kind,
-                std::string_view name, Response* response)
+                std::string_view name, grpc::ByteBuffer* response)
       : context_(context),
         state_(state),
         record_(&state->metrics, Method::kDataset, name),
         upload_(state, kind),
         response_(response) {
-    this->StartRead(&request_);
+    state_->watchdog.Add(this);
+    StartRead(&received_);
+    Release();
   }
 
  private:
   void OnReadDone(bool ok) override {
+    {
+      std::lock_guard lock(mutex_);
+      if (finished_) return;
+      ++holders_;
+    }
     absl::Status status;
     try {
       status = ok ? OnFrame() : context_->IsCancelled() ? Cancelled() : upload_.OnHalfClose();
     } catch (const std::bad_alloc&) {
       status = OutOfMemory();
     }
-    if (!status.ok()) return End(status);
-    if (ok) return this->StartRead(&request_);
-    // The last read is over: nothing else touches this object while it is stored.
+    if (!status.ok()) return Release(status);
+    if (ok) {
+      StartRead(&received_);
+      return Release();
+    }
+    // The last read is over: nothing else touches the upload while it is stored.
     try {
-      status = state_->executor.Submit([this] { Store(); });
+      status = state_->executor.Submit([this] { Release(Store()); });
     } catch (const std::bad_alloc&) {
       status = OutOfMemory();
     }
-    if (!status.ok()) End(status);
+    if (!status.ok()) Release(status);
   }
 
   absl::Status OnFrame() {
+    TENON_RETURN_IF_ERROR(ParseFrame(++frames_, &received_, &request_));
     switch (request_.frame_case()) {
       case Request::kHeader:
         return OnHeader();
@@ -117,22 +135,26 @@ class UploadReactor final : public grpc::ServerReadReactor<Request> {
     return upload_.OnHeader(fields);
   }
 
-  void Store() {
+  absl::Status Store() {
     try {
       bool created = false;
-      const auto stored = upload_.Store(&cancel_, &created);
-      if (!stored.ok()) return End(stored.status());
-      if constexpr (requires { response_->mutable_dataset(); }) {
-        WriteDescription(*stored, response_->mutable_dataset());
-      } else {
-        WriteDescription(*stored, response_->mutable_tensor());
-      }
-      response_->set_existed(!created);
-      response_->set_request_id(upload_.request_id());
+      TENON_ASSIGN_OR_RETURN(const auto stored, upload_.Store(&cancel_, &created));
+      return WriteResponse(stored, !created);
     } catch (const std::bad_alloc&) {
-      return End(OutOfMemory());
+      return OutOfMemory();
     }
-    End(absl::OkStatus());
+  }
+
+  absl::Status WriteResponse(const ContentStore::Description& stored, bool existed) {
+    Response response;
+    if constexpr (requires { response.mutable_dataset(); }) {
+      WriteDescription(stored, response.mutable_dataset());
+    } else {
+      WriteDescription(stored, response.mutable_tensor());
+    }
+    response.set_existed(existed);
+    response.set_request_id(upload_.request_id());
+    return SerializeFrame(response, response_);
   }
 
   static absl::Status Cancelled() {
@@ -143,22 +165,50 @@ class UploadReactor final : public grpc::ServerReadReactor<Request> {
         .Meta("retry_delay_seconds", 1);
   }
 
-  // Every path ends here, once: the reader's until it hands over to the executor's task.
-  void End(const absl::Status& status) {
-    record_.End(status);
-    this->Finish(ToGrpcStatus(status));
+  // Whoever works on the upload holds it: the constructor, a reaction, the executor's task, the end
+  // from outside. The call ends when nobody does and it is known how; the first to know decides.
+  void Release(std::optional<absl::Status> outcome = std::nullopt) {
+    {
+      std::lock_guard lock(mutex_);
+      if (!outcome_.has_value()) outcome_ = std::move(outcome);
+      if (--holders_ > 0 || !outcome_.has_value() || finished_) return;
+      finished_ = true;
+    }
+    record_.End(*outcome_);
+    Finish(ToGrpcStatus(*outcome_));
   }
 
   void OnCancel() override { cancel_.Cancel(); }
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    state_->watchdog.Remove(this);
+    delete this;
+  }
+
+  // It writes nothing before the end.
+  bool WriteStalledSince(std::chrono::steady_clock::time_point) override { return false; }
+  void CutSlowReader() override {}
+  void EndCall(const absl::Status& why) override {
+    {
+      std::lock_guard lock(mutex_);
+      ++holders_;
+    }
+    Release(why);
+  }
 
   grpc::CallbackServerContext* const context_;
   ServerState* const state_;
   CallRecord record_;
   UploadState upload_;
-  Response* const response_;
+  grpc::ByteBuffer* const response_;
+  grpc::ByteBuffer received_;
   Request request_;
   CancelToken cancel_;
+  int64_t frames_ = 0;  // that came
+
+  std::mutex mutex_;
+  int holders_ = 1;  // the constructor
+  bool finished_ = false;
+  std::optional<absl::Status> outcome_;
 };
 
 }  // namespace tenon::server

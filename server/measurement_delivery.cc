@@ -214,9 +214,9 @@ void MeasurementStream::FeedInline(int64_t index) {
   const ItemPointer item = NewItem(index, projection.name());
   const std::string field = StrCat("header.inline_projections.projections[", index, "]");
   const absl::Status opened = Open(projection, field, item.get());
-  tally_.Consumed();
   tally_.BytesReceived(static_cast<int64_t>(projection.inline_data().size()));
   if (opened.ok()) {
+    tally_.Consumed();
     Ready(item);
   } else {
     Refuse(item, opened);

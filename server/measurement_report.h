@@ -38,7 +38,7 @@ class MeasureTally {
 
   void BytesReceived(int64_t bytes);
   void BytesSent(int64_t bytes);
-  void Consumed();  // a projection came in full
+  void Consumed();  // a projection came in full and was not refused before
   void Scored(const MeasureCall& call, const ProjectionItem& item);
   void Refused(const v1::ErrorDetail& error);  // a projection's item_error
   void Skipped(const v1::ErrorDetail& error);  // of a measure that others are answered without

@@ -8,12 +8,15 @@
 namespace tenon::server {
 namespace {
 
-class MeasurementService final : public v1::MeasurementService::CallbackService {
+using Grpc = v1::MeasurementService;
+
+// Client streams come as bytes: see BidiStream.
+class MeasurementService final : public Grpc::WithRawCallbackMethod_Measure<
+                                     Grpc::WithCallbackMethod_ListMeasures<Grpc::Service>> {
  public:
   explicit MeasurementService(ServerState* state) : state_(state) {}
 
-  grpc::ServerBidiReactor<v1::MeasureRequest, v1::MeasureResponse>* Measure(
-      grpc::CallbackServerContext* context) override {
+  RawBidiReactor* Measure(grpc::CallbackServerContext* context) override {
     const auto stream = std::make_shared<MeasurementStream>(context, state_);
     stream->Begin();
     return stream.get();

@@ -279,7 +279,7 @@ absl::Status MeasurementStream::OnProjection(const v1::Projection& projection) {
   current_ = NewItem(projection.index(), projection.name());
   const absl::Status opened = Open(projection, "projection", current_.get());
   if (projection.has_inline_data()) {
-    tally_.Consumed();
+    if (opened.ok()) tally_.Consumed();
     tally_.BytesReceived(static_cast<int64_t>(projection.inline_data().size()));
   }
   if (!opened.ok()) {

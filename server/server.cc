@@ -39,6 +39,9 @@ constexpr std::chrono::milliseconds kPollInterval(10);
 // flight for this long, which leaves the last answers time to get out.
 constexpr std::chrono::milliseconds kQuietPeriod(300);
 
+// What streams get to take their status when the grace period is over.
+constexpr std::chrono::milliseconds kFarewell(500);
+
 // Of the memory budget, the share that may stay mapped when requests have given it back.
 constexpr int64_t kWarmMemoryDivisor = 4;
 
@@ -302,9 +305,9 @@ void Server::StopGrpc() {
   const auto grace = hurried ? std::chrono::milliseconds(0) : Milliseconds(config_.grace_period);
   const auto deadline = Clock::now() + grace;
   // On a thread of its own, because it returns only when all handlers have: a stuck one would hold
-  // the way out for ever.
+  // the way out for ever. It must not cut what is told to end before that has had its time.
   stopper_ = std::thread([this, grace] {
-    grpc_->Shutdown(std::chrono::system_clock::now() + grace);
+    grpc_->Shutdown(std::chrono::system_clock::now() + grace + kFarewell);
     {
       std::lock_guard lock(mutex_);
       grpc_stopped_ = true;
@@ -318,9 +321,22 @@ void Server::StopGrpc() {
     if (Clock::now() - last_busy >= kQuietPeriod) break;
     changed_.wait_for(lock, kPollInterval);
   }
-  const bool done = grpc_stopped_;
+  if (grpc_stopped_) return;
   lock.unlock();
-  if (!done) grpc_server_cancel_all_calls(grpc_->c_server());
+  EndStreams();
+  grpc_server_cancel_all_calls(grpc_->c_server());
+}
+
+// Cutting the connections tells nobody why; so streams end with a status first, and connections
+// close by themselves when it is out. Those of clients that do not read stay, and what hangs does.
+void Server::EndStreams() {
+  if (state_->metrics.in_flight() == 0) return;
+  state_->watchdog.EndAll(
+      Error(Reason::kDraining, "the server has shut down and could not wait for this call")
+          .Meta("retry_delay_seconds", 1));
+  const auto limit = Clock::now() + kFarewell;
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, limit, [this] { return grpc_stopped_; });
 }
 
 bool Server::Idle() const {

@@ -78,6 +78,7 @@ class Server {
   void OnPhase(ServerPhase phase);
   void Drain();
   void StopGrpc();
+  void EndStreams();
   bool Idle() const;
   void LogStuck() const;
 

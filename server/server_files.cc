@@ -122,18 +122,25 @@ class Lister {
 
   absl::Status Visit(const std::string& name, size_t depth) {
     const std::string path = StrCat(root_, "/", name);
+    const bool is_last = depth + 1 == parts_.size();
     std::error_code error;
     if (fs::is_symlink(path, error)) {
       const absl::Status inside = CheckInside(path, root_);
+      // A file gets its error in its place, when it is opened. Of a folder nobody may know what is
+      // in it.
+      if (!inside.ok() && is_last) return Add(name);
       if (!inside.ok()) {
         return BadGlob(GetErrorDetails(inside).reason,
                        StrCat("'", ReplaceInvalidUtf8(name), "': ", inside.message()));
       }
     }
     const bool is_folder = fs::is_directory(path, error);
-    if (depth + 1 < parts_.size())
-      return is_folder ? Walk(name + "/", depth + 1) : absl::OkStatus();
+    if (!is_last) return is_folder ? Walk(name + "/", depth + 1) : absl::OkStatus();
     if (is_folder || !fs::exists(fs::symlink_status(path, error))) return absl::OkStatus();
+    return Add(name);
+  }
+
+  absl::Status Add(const std::string& name) {
     if (static_cast<int64_t>(found_.size()) == kMaxServerFiles) {
       return BadGlob(Reason::kExceedsServerLimit,
                      StrCat("more than ", kMaxServerFiles, " files match"))

@@ -25,8 +25,29 @@ void WriteWatchdog::Add(WatchedStream* stream) {
 void WriteWatchdog::Remove(WatchedStream* stream) {
   std::unique_lock lock(mutex_);
   streams_.erase(stream);
-  if (std::this_thread::get_id() == thread_.get_id()) return;
-  cut_done_.wait(lock, [&] { return cutting_ != stream; });
+  end_done_.wait(lock, [&] { return ending_ != stream || ender_ == std::this_thread::get_id(); });
+}
+
+void WriteWatchdog::EndAll(const absl::Status& why) {
+  std::unique_lock lock(mutex_);
+  End({streams_.begin(), streams_.end()}, &lock,
+      [&](WatchedStream* stream) { stream->EndCall(why); });
+}
+
+void WriteWatchdog::End(const std::vector<WatchedStream*>& streams,
+                        std::unique_lock<std::mutex>* lock,
+                        const std::function<void(WatchedStream*)>& end) {
+  for (WatchedStream* stream : streams) {
+    end_done_.wait(*lock, [this] { return ending_ == nullptr; });
+    if (streams_.count(stream) == 0) continue;  // ended while another one was
+    ending_ = stream;
+    ender_ = std::this_thread::get_id();
+    lock->unlock();
+    end(stream);  // calls gRPC, which may call back
+    lock->lock();
+    ending_ = nullptr;
+    end_done_.notify_all();
+  }
 }
 
 void WriteWatchdog::Run() {
@@ -39,15 +60,7 @@ void WriteWatchdog::Run() {
     for (WatchedStream* stream : streams_) {
       if (stream->WriteStalledSince(limit)) stalled.push_back(stream);
     }
-    for (WatchedStream* stream : stalled) {
-      if (streams_.count(stream) == 0) continue;  // ended while another one was cut
-      cutting_ = stream;
-      lock.unlock();
-      stream->Cut();  // calls gRPC, which may call back
-      lock.lock();
-      cutting_ = nullptr;
-      cut_done_.notify_all();
-    }
+    End(stalled, &lock, [](WatchedStream* stream) { stream->CutSlowReader(); });
   }
 }
 

@@ -32,6 +32,7 @@ namespace tenon {
   X(kBadPath, "BAD_PATH", kInvalidArgument)                                  \
   X(kBadSlice, "BAD_SLICE", kInvalidArgument)                                \
   X(kFrameOrder, "FRAME_ORDER", kInvalidArgument)                            \
+  X(kMalformedFrame, "MALFORMED_FRAME", kInvalidArgument)                    \
   X(kChunkOrder, "CHUNK_ORDER", kInvalidArgument)                            \
   X(kChunkOverflow, "CHUNK_OVERFLOW", kInvalidArgument)                      \
   X(kTruncatedUpload, "TRUNCATED_UPLOAD", kInvalidArgument)                  \

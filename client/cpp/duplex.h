@@ -10,6 +10,7 @@
 #include <grpcpp/support/sync_stream.h>
 
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -59,6 +60,13 @@ class Duplex {
     changed_.wait(lock, [this] { return accepted_ || stopped_ || ended_; });
     return accepted_ && !ended_;
   }
+  // Waits until the reading side has let `count` of something pass; false when the call has ended
+  // or Stop was asked for.
+  bool WaitAllowed(int64_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return allowed_ >= count || stopped_ || ended_; });
+    return !stopped_ && !ended_;
+  }
   // Waits for Stop or for the end of the call.
   void WaitStopped() {
     std::unique_lock lock(mutex_);
@@ -72,6 +80,11 @@ class Duplex {
   // For the reading side.
   bool Read(Response* frame) { return stream_->Read(frame); }
   void SetAccepted() { Set(&accepted_); }
+  void Allow(int64_t count) {
+    const std::lock_guard lock(mutex_);
+    allowed_ = count;
+    changed_.notify_all();
+  }
 
   // From any thread.
   void Stop() { Set(&stopped_); }
@@ -112,6 +125,7 @@ class Duplex {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
+  int64_t allowed_ = 0;
   bool accepted_ = false;
   bool stopped_ = false;
   bool ended_ = false;

@@ -9,6 +9,12 @@
 #include "client/cpp/status.h"
 
 namespace tenon::client {
+namespace {
+
+// Projections on their way beside those that the server holds: enough that it never waits for one.
+constexpr int64_t kOnTheWay = 2;
+
+}  // namespace
 
 class MeasureStream::Impl {
  public:
@@ -25,6 +31,7 @@ class MeasureStream::Impl {
         options, client->options.default_timeout, client->endpoint,
         [&](auto* context) { return client->measurement->Measure(context); });
     impl->client_ = std::move(client);
+    impl->AllowProjections();
     impl->stream_->StartWriter([impl = impl.get(), upload = std::move(upload)](Stream* stream) {
       return impl->Upload(upload, stream);
     });
@@ -33,7 +40,7 @@ class MeasureStream::Impl {
 
   absl::StatusOr<std::optional<MeasureItem>> Next() {
     while (!ended_) {
-      if (std::optional<MeasureItem> item = reader_.PopItem()) return item;
+      if (std::optional<MeasureItem> item = PopItem()) return item;
       if (stream_->Read(&frame_)) {
         const absl::Status status = CatchExceptions([this] { return reader_.Add(frame_); });
         if (!status.ok()) {
@@ -45,7 +52,7 @@ class MeasureStream::Impl {
         End(stream_->Finish());
       }
     }
-    if (std::optional<MeasureItem> item = reader_.PopItem()) return item;
+    if (std::optional<MeasureItem> item = PopItem()) return item;
     if (!end_status_.ok()) return end_status_;
     return std::optional<MeasureItem>();
   }
@@ -58,7 +65,22 @@ class MeasureStream::Impl {
   Impl(MeasureRequest request, int32_t chunk_bytes)
       : request_(std::move(request)), chunk_bytes_(chunk_bytes), reader_(request_.on_progress) {}
 
+  // HTTP/2's own window holds hundreds of small projections; so the generator gets leave for a few
+  // beyond those that are answered, or it would run far ahead of them and of Stop().
+  void AllowProjections() { stream_->Allow(answered_ + window_); }
+
+  std::optional<MeasureItem> PopItem() {
+    std::optional<MeasureItem> item = reader_.PopItem();
+    if (item.has_value()) {
+      ++answered_;
+      AllowProjections();
+    }
+    return item;
+  }
+
   void Accept() {
+    window_ = kOnTheWay + std::max(1, reader_.accepted()->memory().in_flight());
+    AllowProjections();
     const int32_t granted = reader_.accepted()->granted().max_chunk_bytes();
     if (granted > 0) chunk_bytes_ = std::min(chunk_bytes_.load(), granted);
     stream_->SetAccepted();
@@ -77,6 +99,7 @@ class MeasureStream::Impl {
     const auto send = [stream](const v1::MeasureRequest& frame) {
       return !stream->stopped() && stream->Write(frame);
     };
+    const auto await_turn = [stream](int64_t index) { return stream->WaitAllowed(index + 1); };
     // Small data goes at once; there is nothing to save by waiting for the server's consent.
     const bool small = upload.header().header().dataset_input().has_inline_data() &&
                        !upload.header().header().labels_follow();
@@ -84,7 +107,7 @@ class MeasureStream::Impl {
     if (going && request_.next_projection) {
       // An error here must not cost the answers before it: the stream is stopped, not cancelled.
       generator_status_ =
-          CatchExceptions([&] { return upload.SendProjections(chunk_bytes_, send); });
+          CatchExceptions([&] { return upload.SendProjections(chunk_bytes_, await_turn, send); });
       if (!generator_status_.ok()) stream->Stop();
     } else if (going && request_.server_files.has_value()) {
       stream->WaitStopped();
@@ -103,6 +126,8 @@ class MeasureStream::Impl {
   std::atomic<int32_t> chunk_bytes_;
   MeasureReader reader_;
   v1::MeasureResponse frame_;
+  int64_t answered_ = 0;
+  int64_t window_ = kOnTheWay + 1;  // of projections without an answer
   bool ended_ = false;
   absl::Status end_status_;
   // Written by the writing thread, read after it has been joined.

@@ -160,8 +160,9 @@ bool MeasureUpload::SendDataset(int32_t chunk_bytes, const Send& send) const {
   return !header_.header().labels_follow() || SendLabels(send);
 }
 
-absl::Status MeasureUpload::SendProjections(int32_t chunk_bytes, const Send& send) const {
-  for (int64_t index = 0;; ++index) {
+absl::Status MeasureUpload::SendProjections(int32_t chunk_bytes, const AwaitTurn& await_turn,
+                                            const Send& send) const {
+  for (int64_t index = 0; await_turn(index); ++index) {
     ProjectionInput projection;
     TENON_ASSIGN_OR_RETURN(const bool more, request_->next_projection(&projection));
     if (!more) return absl::OkStatus();
@@ -177,6 +178,7 @@ absl::Status MeasureUpload::SendProjections(int32_t chunk_bytes, const Send& sen
       return absl::OkStatus();
     }
   }
+  return absl::OkStatus();
 }
 
 }  // namespace tenon::client

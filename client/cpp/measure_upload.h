@@ -24,9 +24,12 @@ class MeasureUpload {
   const v1::MeasureRequest& header() const { return header_; }
   // Data set and labels, as far as they are not in the header. False: sending has ended.
   bool SendDataset(int32_t chunk_bytes, const Send& send) const;
+  // Waits until the projection of this index may be made; false: nothing further is wanted.
+  using AwaitTurn = std::function<bool(int64_t index)>;
   // Projections from the generator until its end, or until sending ends. An error is one of the
   // generator, or of what it gave; the frames before it are complete.
-  absl::Status SendProjections(int32_t chunk_bytes, const Send& send) const;
+  absl::Status SendProjections(int32_t chunk_bytes, const AwaitTurn& await_turn,
+                               const Send& send) const;
 
  private:
   explicit MeasureUpload(const MeasureRequest& request) : request_(&request) {}

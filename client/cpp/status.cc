@@ -83,20 +83,33 @@ void Pack(const Message& message, std::string_view name, google::rpc::Status* wi
   any->set_value(message.SerializeAsString());
 }
 
+void AddErrorInfo(Reason reason, google::rpc::Status* wire) {
+  google::rpc::ErrorInfo info;
+  info.set_reason(std::string(ReasonName(reason)));
+  info.set_domain("tenon");
+  Pack(info, "google.rpc.ErrorInfo", wire);
+}
+
 absl::Status Marked(absl::StatusCode code, Reason reason, std::string_view message) {
   google::rpc::Status wire;
   wire.set_code(static_cast<int>(code));
   wire.set_message(ReplaceInvalidUtf8(message));
-  google::rpc::ErrorInfo info;
-  info.set_reason(std::string(ReasonName(reason)));
-  info.set_domain("tenon");
-  Pack(info, "google.rpc.ErrorInfo", &wire);
+  AddErrorInfo(reason, &wire);
   return Build(wire);
 }
 
 absl::StatusCode CleanCode(int code) {
   const bool known = code >= 1 && code <= 16;
   return known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown;
+}
+
+// A server that can't send details begins the message with the reason's name: "SLOW_READER: ...".
+bool AddReasonOfMessage(absl::StatusCode code, const std::string& message,
+                        google::rpc::Status* wire) {
+  const auto reason = ReasonFromName(message.substr(0, message.find(": ")));
+  if (!reason.ok() || ReasonCode(*reason) != code) return false;
+  AddErrorInfo(*reason, wire);
+  return true;
 }
 
 }  // namespace
@@ -109,7 +122,7 @@ absl::Status StatusFromGrpc(const grpc::Status& status, std::string_view address
   if (!parsed) wire.Clear();
   absl::StatusCode code = CleanCode(status.error_code());
   std::string message = status.error_message();
-  if (!Decode(wire).has_error_info) {
+  if (!Decode(wire).has_error_info && !AddReasonOfMessage(code, message, &wire)) {
     // Nobody but the transport speaks without details.
     if (code == absl::StatusCode::kDeadlineExceeded && !connected) {
       code = absl::StatusCode::kUnavailable;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <sstream>
@@ -78,7 +79,7 @@ TEST(MeasureOutputTest, SecondsFallBackToTheParts) {
 
 TEST(MeasureOutputTest, TableRowsAsTheyCome) {
   std::ostringstream out;
-  MeasureTable table({"tnc:k=5", "tnc:k=9"}, 10, &out);
+  MeasureTable table({"tnc:k=5", "tnc:k=9"}, 10, 120, &out);
   table.Print(Failed());
   EXPECT_THAT(out.str(), HasSubstr("NOT_FINITE: a NaN (projection)"));
   table.Print(Scored());
@@ -90,6 +91,28 @@ TEST(MeasureOutputTest, TableRowsAsTheyCome) {
   const size_t header = out.str().find("trustworthiness[tnc:k=5]");
   table.Print(Scored());
   EXPECT_EQ(out.str().find("trustworthiness[tnc:k=5]", header + 1), std::string::npos);
+}
+
+size_t LongestLine(const std::string& text) {
+  size_t longest = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) longest = std::max(longest, line.size());
+  return longest;
+}
+
+TEST(MeasureOutputTest, AWideTableBecomesBlocks) {
+  client::MeasureItem item = Scored();
+  for (int i = 0; i < 20; ++i) {
+    AddScores("some", {{"some_long_score_" + std::to_string(i), i}}, &item);
+  }
+  for (const size_t width : {80, 2000}) {
+    std::ostringstream out;
+    MeasureTable table({}, 10, width, &out);
+    table.Print(item);
+    EXPECT_EQ(LongestLine(out.str()) > 80, width > 80) << out.str();
+    EXPECT_THAT(out.str(), HasSubstr("some_long_score_19"));
+    EXPECT_THAT(out.str(), HasSubstr("125 ms"));
+  }
 }
 
 TEST(MeasureOutputTest, LocalArraysBecomeFiles) {

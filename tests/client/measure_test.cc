@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <future>
 
 #include "backends/core/error.h"
@@ -196,6 +198,34 @@ TEST(MeasureTest, StopFinishesWhatIsInFlight) {
   EXPECT_TRUE(end.ok()) << end;
   EXPECT_TRUE(transcript.stopped);
   EXPECT_FALSE(stream->summary()->stream_complete());
+}
+
+// HTTP/2 would hold all of them at once.
+TEST(MeasureTest, TheGeneratorIsNeverFarAheadOfTheAnswers) {
+  Transcript transcript;
+  FakeServer server(EchoServer(&transcript));
+  const Tensor dataset = MakeRange({4, 3});
+  MeasureRequest request = RequestWith(dataset, dataset, 1000);
+  std::atomic<int> asked_for{0}, made{0}, furthest{0};
+  request.next_projection = [&, next = request.next_projection](ProjectionInput* input) {
+    furthest = std::max(furthest.load(), ++made - asked_for);
+    return next(input);
+  };
+  auto stream = ConnectTo(server).Measure(std::move(request));
+  ASSERT_TRUE(stream.ok());
+  for (int i = 0; i < 500; ++i) {
+    ASSERT_TRUE(stream->Next().ok());
+    ++asked_for;  // late: what Next() has let pass may be made already
+  }
+  stream->Stop();
+  const int made_before = made;
+  absl::Status end;
+  const size_t late = NamesUntilEnd(&*stream, &end).size();
+  EXPECT_TRUE(end.ok()) << end;
+  constexpr int kWindow = 3;  // an in_flight of 1, and 2
+  EXPECT_LE(furthest, kWindow + 1);
+  EXPECT_LE(late, static_cast<size_t>(kWindow));
+  EXPECT_LE(made, made_before + 1);
 }
 
 TEST(MeasureTest, AnErrorOfTheGeneratorComesAfterTheResults) {

@@ -39,6 +39,20 @@ TEST(StatusTest, KeepsEverythingThatTheServerSaid) {
   EXPECT_FALSE(IsUnreachable(status));
 }
 
+// What overtakes frames that nobody reads has no details.
+TEST(StatusTest, AReasonMayStandInTheMessage) {
+  const absl::Status status =
+      StatusFromGrpc(grpc::Status(grpc::StatusCode::ABORTED, "SLOW_READER: too slow"), "here");
+  EXPECT_EQ(ServerErrorOf(status)->reason, "SLOW_READER");
+  EXPECT_EQ(GetErrorDetails(status).reason, Reason::kSlowReader);
+  // A name alone proves nothing.
+  for (const char* text : {"NOT_FOUND: x", "x", "SLOW_READERS: x", ""}) {
+    const absl::Status other =
+        StatusFromGrpc(grpc::Status(grpc::StatusCode::ABORTED, text), "here");
+    EXPECT_EQ(ServerErrorOf(other)->reason, "") << text;
+  }
+}
+
 TEST(StatusTest, TheServersCodeWins) {
   const absl::Status status =
       StatusFromGrpc(MakeStatus({grpc::StatusCode::ABORTED, "NOT_FOUND", "x", "", {}, 0}), "here");

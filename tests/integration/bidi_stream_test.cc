@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "tests/integration/raw_call.h"
 #include "tests/integration/stream_service.h"
 #include "tests/integration/test_server.h"
@@ -96,7 +98,9 @@ TEST_F(BidiStreamTest, AClientThatDoesNotReadIsCut) {
   EXPECT_THAT(service_.WaitForEnds(1), ElementsAre("SLOW_READER"));
   while (flood.Read().has_value()) {
   }
-  EXPECT_FALSE(flood.Finish().ok());
+  const grpc::Status status = flood.Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::ABORTED);
+  EXPECT_EQ(status.error_message(), "SLOW_READER: the client did not read for too long");
 
   RawCall echo(ChannelTo(server_->addresses()[0]), "/test/echo");  // others are not touched
   ASSERT_TRUE(echo.Write("y"));
@@ -113,7 +117,7 @@ TEST_F(BidiStreamTest, AnAnswerThatNobodyReadsEndsAsSlowReader) {
   EXPECT_THAT(service_.WaitForEnds(1), ElementsAre("SLOW_READER"));
   while (flood.Read().has_value()) {
   }
-  EXPECT_FALSE(flood.Finish().ok());
+  EXPECT_EQ(flood.Finish().error_code(), grpc::StatusCode::ABORTED);
 }
 
 TEST_F(BidiStreamTest, AReaderThatKeepsUpIsNotCut) {
@@ -153,7 +157,7 @@ TEST_F(BidiStreamTest, WorkInFlightEndsByItselfWithinTheGracePeriod) {
   EXPECT_TRUE(server_->Wait());
 }
 
-TEST_F(BidiStreamTest, WorkIsCancelledWhenTheGracePeriodEnds) {
+TEST_F(BidiStreamTest, WorkEndsAsDrainingWhenTheGracePeriodEnds) {
   server::Config config = TestConfig();
   config.grace_period = absl::Milliseconds(100);
   Start(config);
@@ -161,9 +165,41 @@ TEST_F(BidiStreamTest, WorkIsCancelledWhenTheGracePeriodEnds) {
   ASSERT_TRUE(call.Write("a"));
   ASSERT_EQ(call.Read(), "a");
   server_->Shutdown();
-  EXPECT_FALSE(call.Finish().ok());
+  const grpc::Status status = call.Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(ReasonOf(status), "DRAINING");
   EXPECT_TRUE(server_->Wait());
-  EXPECT_EQ(service_.WaitForEnds(1).size(), 1u);
+  EXPECT_THAT(service_.WaitForEnds(1), ElementsAre("DRAINING"));
+}
+
+// Nothing can be told to who does not read, but logs and metrics know.
+TEST_F(BidiStreamTest, AClientThatDoesNotReadAtTheEndOfTheGracePeriodLosesTheConnection) {
+  server::Config config = TestConfig();
+  config.grace_period = absl::Milliseconds(100);
+  Start(config);
+  RawCall flood(channel_, "/test/flood");
+  ASSERT_TRUE(flood.Write("x"));
+  ASSERT_TRUE(flood.Read().has_value());
+  server_->Shutdown();
+  EXPECT_THAT(service_.WaitForEnds(1), ElementsAre("DRAINING"));
+  while (flood.Read().has_value()) {
+  }
+  EXPECT_EQ(flood.Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_TRUE(server_->Wait());
+}
+
+// The same for uploads.
+TEST_F(BidiStreamTest, AnUploadEndsAsDrainingWhenTheGracePeriodEnds) {
+  server::Config config = TestConfig();
+  config.grace_period = absl::Milliseconds(100);
+  Start(config);
+  RawCall upload(channel_, "/tenon.v1.DatasetService/CreateTensor");
+  while (server_->state()->metrics.in_flight() == 0) std::this_thread::yield();
+  server_->Shutdown();
+  const grpc::Status status = upload.Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(ReasonOf(status), "DRAINING");
+  EXPECT_TRUE(server_->Wait());
 }
 
 TEST_F(BidiStreamTest, ASecondShutdownCancelsAtOnce) {

@@ -6,9 +6,35 @@
 namespace tenon::testing {
 namespace {
 
+// A frame that is its own bytes.
+struct Frame {
+  void Clear() { bytes.Clear(); }
+  grpc::ByteBuffer bytes;
+};
+
+}  // namespace
+}  // namespace tenon::testing
+
+template <>
+class grpc::SerializationTraits<tenon::testing::Frame> {
+ public:
+  static Status Deserialize(ByteBuffer* bytes, tenon::testing::Frame* frame) {
+    frame->bytes.Swap(bytes);
+    bytes->Clear();
+    return Status::OK;
+  }
+  static Status Serialize(const tenon::testing::Frame& frame, ByteBuffer* bytes, bool*) {
+    *bytes = frame.bytes;
+    return Status::OK;
+  }
+};
+
+namespace tenon::testing {
+namespace {
+
 using server::Method;
 
-class Stream final : public server::BidiStream<grpc::ByteBuffer, grpc::ByteBuffer> {
+class Stream final : public server::BidiStream<Frame, Frame> {
  public:
   Stream(grpc::GenericCallbackServerContext* context, server::ServerState* state,
          StreamService* service)
@@ -20,16 +46,16 @@ class Stream final : public server::BidiStream<grpc::ByteBuffer, grpc::ByteBuffe
   }
 
  private:
-  static bool Flood(grpc::ByteBuffer* out) {
-    *out = ToByteBuffer(std::string(1 << 20, 'x'));
+  static bool Flood(Frame* out) {
+    out->bytes = ToByteBuffer(std::string(1 << 20, 'x'));
     return true;
   }
 
-  void OnFrame(const grpc::ByteBuffer& frame) override {
+  void OnFrame(const Frame& frame) override {
     const bool finish = kind_ == "/test/flood_and_finish";
     if (kind_ == "/test/flood" || finish) Send(Flood);
     if (kind_ == "/test/fail") {
-      Send([this](grpc::ByteBuffer* out) {
+      Send([this](Frame* out) {
         service_->CountProduced();
         return Flood(out);
       });

@@ -16,10 +16,12 @@ def blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
-@pytest.mark.parametrize("language,path", [("cpp", "client/cpp/examples/first_call.cc"),
-                                           ("python", "client/python/examples/first_call.py")])
-def test_first_calls_in_the_readme_are_the_example_files(language, path):
-    assert blocks(language) == [(ROOT / path).read_text()]
+@pytest.mark.parametrize("language,folder,suffix", [("cpp", "client/cpp/examples", "cc"),
+                                                    ("python", "client/python/examples", "py")])
+def test_programs_in_the_readme_are_the_example_files(language, folder, suffix):
+    names = ["first_call", "measure"]
+    assert blocks(language) == [(ROOT / folder / f"{n}.{suffix}").read_text() for n in names]
+    assert sorted(p.stem for p in (ROOT / folder).iterdir()) == names
 
 
 def test_first_call_from_cpp(server):
@@ -29,13 +31,37 @@ def test_first_call_from_cpp(server):
     assert (result.returncode, result.stdout) == (0, "9 9 9 9\n"), result.stderr
 
 
-def test_first_call_from_python_as_the_readme_says(server, tmp_path):
+def test_python_programs_as_the_readme_says(server, tmp_path):
     script = next(b for b in blocks("sh") if "first_call.py" in b)
     script = script.replace("stubs", str(tmp_path / "stubs"))
     result = subprocess.run(["bash", "-ec", script], cwd=ROOT, capture_output=True, text=True,
                             env={**os.environ, "TENON_SERVER": server.address}, timeout=120)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.split() == ["[[9.", "9.]", "[9.", "9.]]"]
+    lines = result.stdout.splitlines()
+    assert " ".join(lines[:2]).split() == ["[[9.", "9.]", "[9.", "9.]]"]
+    assert [line.split(" {")[0] for line in lines[2:]] == ["axes (0, 1)", "axes (0, 2)",
+                                                           "axes (1, 2)"]
+    scores_of_python = [float(x) for x in re.findall(r"trustworthiness': ([0-9.]+)", result.stdout)]
+    result = subprocess.run([str(BUILD / "client" / "cpp" / "tenon_measure")],
+                            env={**os.environ, "TENON_SERVER": server.address},
+                            capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    scores_of_cpp = [float(line.split()[-2]) for line in result.stdout.splitlines()]
+    # Both project along the same pairs of axes, in another order.
+    assert sorted(scores_of_cpp) == pytest.approx(sorted(scores_of_python), rel=1e-4)
+
+
+def test_the_python_program_shows_the_details_of_an_error(server, tmp_path):
+    script = next(b for b in blocks("sh") if "first_call.py" in b)
+    script = script.replace("stubs", str(tmp_path / "stubs")).splitlines()
+    program = (ROOT / "client/python/examples/measure.py").read_text().replace("k = 10", "k = 200")
+    (tmp_path / "wrong.py").write_text(program)
+    commands = "\n".join(line for line in script if "first_call" not in line)
+    commands = commands.replace("client/python/examples/measure.py", str(tmp_path / "wrong.py"))
+    result = subprocess.run(["bash", "-ec", commands], cwd=ROOT, capture_output=True, text=True,
+                            env={**os.environ, "TENON_SERVER": server.address}, timeout=120)
+    assert result.returncode == 1
+    assert result.stderr.startswith("INVALID_ARGUMENT K_OUT_OF_RANGE: "), result.stderr
 
 
 def test_commands_of_the_readme_exist():

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -9,6 +10,7 @@
 
 #include "absl/flags/reflection.h"
 #include "server/process_stats.h"
+#include "server/scratch_space.h"
 #include "tests/support/status_matchers.h"
 
 namespace tenon::server {
@@ -201,6 +203,19 @@ TEST_F(ConfigTest, ScratchSpaceHasADirectoryOfItsOwn) {
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_FALSE(config->default_scratch_dir);
   EXPECT_EQ(config->scratch_budget_bytes, 0);
+}
+
+TEST_F(ConfigTest, ScratchSpaceMayBeMade) {
+  const std::string folder = ::testing::TempDir() + "/tenon_scratch_" + std::to_string(getpid());
+  for (const std::string& path : {folder, folder + "/"}) {
+    const auto config = Read({"--scratch_dir=" + path});
+    ASSERT_TRUE(config.ok()) << config.status();
+    const auto space = ScratchSpace::Create(config->scratch_dir, false, 1 << 20);
+    ASSERT_TRUE(space.ok()) << space.status();
+    EXPECT_EQ(std::filesystem::status(folder).permissions(), std::filesystem::perms::owner_all);
+    std::filesystem::remove_all(folder);
+  }
+  EXPECT_TRUE(Fails(Read({"--scratch_dir=/no/such/folder"}), Reason::kBadParameter, "scratch_dir"));
 }
 
 TEST_F(ConfigTest, HelpDescribesEveryPrintedSetting) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "tests/server/measurement_test_server.h"
 
@@ -183,6 +184,22 @@ TEST_P(StateTableTest, HalfClose) {
   EXPECT_EQ(frames.back().summary().error_count(), state == "SKIPPING" ? 1 : 0);
 }
 
+// It is no half-close: nothing that came before passes for everything.
+TEST_P(StateTableTest, AFrameThatDoesNotParseIsMalformed) {
+  const std::string state = GetParam();
+  MeasureClient client(&server_);
+  kStates.at(state)(&client);
+  v1::MeasureRequest frame;
+  frame.mutable_projection()->set_name("\xff");  // a text that is not UTF-8
+  client.Send(frame);
+  client.ReadRest();
+  const CallError error = ErrorOf(client.Finish());
+  EXPECT_EQ(error.code, grpc::StatusCode::INVALID_ARGUMENT) << state;
+  EXPECT_EQ(error.reason, "MALFORMED_FRAME") << state;
+  const std::string& number = error.metadata.at("frame_number");
+  EXPECT_EQ(number == "1", state == "START") << number;
+}
+
 INSTANTIATE_TEST_SUITE_P(States, StateTableTest,
                          ::testing::Values("START", "DATASET", "LABELS", "IDLE", "PROJECTION",
                                            "SKIPPING", "SERVING", "STOPPED"),
@@ -200,6 +217,34 @@ TEST(StateTest, StopDropsAnUnfinishedProjection) {
   EXPECT_EQ(frames[1].scores().index(), 0);
   EXPECT_FALSE(frames[2].summary().stream_complete());
   EXPECT_EQ(frames[2].summary().input_consumed_count(), 1);
+}
+
+// One rule for every way in which a projection can come.
+TEST(StateTest, RefusedProjectionsDoNotCountAsConsumed) {
+  for (const char* way : {"inline", "chunked", "header"}) {
+    TestServer server;
+    MeasureClient client(&server);
+    v1::MeasureHeader header = Header(Dataset(), {"stress"});
+    std::vector<v1::MeasureRequest> frames(1);
+    for (int64_t i = 0; i < 4; ++i) {
+      v1::Projection projection = InlineProjection(i, i == 2 ? MakeMatrix(11, 2, 1) : Points());
+      if (way == std::string("header")) {
+        *header.mutable_inline_projections()->add_projections() = projection;
+        continue;
+      }
+      const std::string bytes = projection.inline_data();
+      if (way == std::string("chunked")) projection.clear_inline_data();
+      frames.push_back(Frame(projection));
+      if (way == std::string("chunked")) frames.push_back(ProjectionChunk(i, 0, bytes));
+    }
+    *frames[0].mutable_header() = header;
+    const auto answers = client.Exchange(frames);
+    EXPECT_EQ(Summary(client.Finish()), "OK") << way;
+    const v1::MeasureSummary& summary =
+        answers.back().has_single() ? answers.back().single().summary() : answers.back().summary();
+    EXPECT_EQ(summary.input_consumed_count(), 3) << way;
+    EXPECT_EQ(summary.error_count(), 1) << way;
+  }
 }
 
 TEST(StateTest, ProjectionsComeInOrderOfTheirIndex) {

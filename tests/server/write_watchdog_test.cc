@@ -5,6 +5,9 @@
 #include <atomic>
 #include <functional>
 #include <future>
+#include <optional>
+
+#include "backends/core/error.h"
 
 namespace tenon::server {
 namespace {
@@ -17,11 +20,16 @@ class FakeStream : public WatchedStream {
     looked_at.fetch_add(1);
     return began < limit;
   }
-  void Cut() override {
+  void CutSlowReader() override {
     began = std::chrono::steady_clock::time_point::max();
     if (on_cut) on_cut();
     cut.set_value();
   }
+  void EndCall(const absl::Status& why) override {
+    ended_with = GetErrorDetails(why).reason;
+    if (on_cut) on_cut();
+  }
+  std::optional<Reason> ended_with;
   std::chrono::steady_clock::time_point began = std::chrono::steady_clock::time_point::max();
   std::function<void()> on_cut;
   std::atomic<int> looked_at{0};
@@ -73,6 +81,19 @@ TEST(WriteWatchdog, RemoveWaitsForACutUnderWay) {
   });
   go_on.set_value();
   EXPECT_TRUE(removed.get());
+}
+
+TEST(WriteWatchdog, EndsAllStreamsThatAreLeft) {
+  FakeStream first, second, gone;
+  WriteWatchdog watchdog(std::chrono::hours(1));
+  for (FakeStream* stream : {&first, &second, &gone}) watchdog.Add(stream);
+  watchdog.Remove(&gone);
+  first.on_cut = [&] { watchdog.Remove(&first); };  // as gRPC may, on the same thread
+  watchdog.EndAll(Error(Reason::kDraining, "the end"));
+  watchdog.Remove(&second);
+  EXPECT_EQ(first.ended_with, Reason::kDraining);
+  EXPECT_EQ(second.ended_with, Reason::kDraining);
+  EXPECT_EQ(gone.ended_with, std::nullopt);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ int main() {
   request.operands = {*a, *b};
   auto outcome = client->Contract(request);
   if (!outcome.ok()) {
-    std::cerr << outcome.status() << "\n";
+    std::cerr << outcome.status().ToString(absl::StatusToStringMode::kWithNoExtraData) << "\n";
     return 1;
   }
   const double* c = outcome->results[0].tensor.buffer.as<double>();

@@ -1,6 +1,7 @@
 // The command `tenon`.
 
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -39,6 +40,10 @@ int main(int argc, char** argv) {
   WatchInterrupts(signals, canceller);
   std::ios::sync_with_stdio(false);
   const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
-  return tenon::tool::RunTool(arguments,
-                              {&std::cout, &std::cerr, canceller, isatty(STDERR_FILENO) != 0});
+  tenon::tool::Session session{&std::cout, &std::cerr, canceller, isatty(STDERR_FILENO) != 0};
+  winsize terminal = {};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &terminal) == 0 && terminal.ws_col > 0) {
+    session.columns = terminal.ws_col;
+  }
+  return tenon::tool::RunTool(arguments, session);
 }

@@ -261,7 +261,7 @@ absl::StatusOr<int64_t> PrintItems(const Arguments& arguments, const Session& se
   for (const std::string& file : arguments.positionals()) {
     name_width = std::max(name_width, file.size());
   }
-  MeasureTable table(arguments.All("spec"), name_width, session.out);
+  MeasureTable table(arguments.All("spec"), name_width, session.columns, session.out);
   int64_t failed = 0;
   for (;;) {
     TENON_ASSIGN_OR_RETURN(std::optional<client::MeasureItem> item, stream->Next());

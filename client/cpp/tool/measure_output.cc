@@ -40,6 +40,10 @@ std::string SafeName(std::string name) {
   return name;
 }
 
+std::string TimeOf(const client::MeasureItem& item) {
+  return item.scores.has_run_info() ? FormatSeconds(SecondsOf(item.scores.run_info())) : "-";
+}
+
 }  // namespace
 
 double SecondsOf(const v1::RunInfo& info) {
@@ -78,7 +82,7 @@ Json ItemToJson(const client::MeasureItem& item) {
   return json;
 }
 
-void MeasureTable::PrintHeader(const v1::MeasureScores& scores) {
+void MeasureTable::ChooseColumns(const v1::MeasureScores& scores) {
   std::map<std::string, int> uses;
   for (int spec = 0; spec < scores.specs_size(); ++spec) {
     for (const auto& [key, value] : Sorted(scores.specs(spec))) {
@@ -92,16 +96,41 @@ void MeasureTable::PrintHeader(const v1::MeasureScores& scores) {
       column.title = StrCat(column.key, "[", specs_[spec], "]");
     }
   }
+  has_columns_ = true;
+  PrintHeader();
+}
+
+void MeasureTable::PrintHeader() {
   std::string line = StrCat(Pad("#", kIndexWidth, true), "  ", Pad("projection", name_width_));
+  size_t width = kIndexWidth + 2 + name_width_;
   for (const Column& column : columns_) {
-    line += StrCat("  ", Pad(column.title, kMinScoreWidth, true));
+    const size_t column_width = std::max(kMinScoreWidth, column.title.size());
+    line += StrCat("  ", Pad(column.title, column_width, true));
+    width += 2 + column_width;
   }
-  *out_ << line << "  " << Pad("time", kMinScoreWidth, true) << "\n";
-  has_header_ = true;
+  in_blocks_ = width + 2 + kMinScoreWidth > max_width_;
+  if (!in_blocks_) *out_ << line << "  " << Pad("time", kMinScoreWidth, true) << "\n";
+}
+
+std::string MeasureTable::Cell(const Column& column, const v1::MeasureScores& scores) {
+  if (column.spec >= scores.specs_size()) return "-";
+  const v1::SpecScores& spec = scores.specs(column.spec);
+  if (spec.has_error()) return spec.error().reason();
+  const auto value = spec.values().find(column.key);
+  return value != spec.values().end() ? FormatNumber(value->second, kScoreDigits) : "-";
+}
+
+void MeasureTable::PrintBlock(const std::string& start, const client::MeasureItem& item) {
+  std::vector<std::pair<std::string, std::string>> rows;
+  for (const Column& column : columns_) {
+    rows.emplace_back(StrCat("    ", column.title), Cell(column, item.scores));
+  }
+  rows.emplace_back("    time", TimeOf(item));
+  *out_ << start << "\n" << FormatPairs(rows) << std::flush;
 }
 
 void MeasureTable::Print(const client::MeasureItem& item) {
-  if (item.status.ok() && !has_header_) PrintHeader(item.scores);
+  if (item.status.ok() && !has_columns_) ChooseColumns(item.scores);
   std::string line =
       StrCat(Pad(StrCat(item.index), kIndexWidth, true), "  ", Pad(item.name, name_width_));
   if (!item.status.ok()) {
@@ -111,19 +140,12 @@ void MeasureTable::Print(const client::MeasureItem& item) {
     *out_ << line << "\n" << std::flush;
     return;
   }
+  if (in_blocks_) return PrintBlock(line, item);
   for (const Column& column : columns_) {
-    std::string cell = "-";
-    if (column.spec < item.scores.specs_size()) {
-      const v1::SpecScores& scores = item.scores.specs(column.spec);
-      const auto value = scores.values().find(column.key);
-      if (value != scores.values().end()) cell = FormatNumber(value->second, kScoreDigits);
-      if (scores.has_error()) cell = scores.error().reason();
-    }
-    line += StrCat("  ", Pad(cell, std::max(kMinScoreWidth, column.title.size()), true));
+    line += StrCat(
+        "  ", Pad(Cell(column, item.scores), std::max(kMinScoreWidth, column.title.size()), true));
   }
-  const std::string time =
-      item.scores.has_run_info() ? FormatSeconds(SecondsOf(item.scores.run_info())) : "-";
-  *out_ << line << "  " << Pad(time, kMinScoreWidth, true) << "\n" << std::flush;
+  *out_ << line << "  " << Pad(TimeOf(item), kMinScoreWidth, true) << "\n" << std::flush;
 }
 
 absl::Status WriteLocal(const client::MeasureItem& item, const std::string& folder) {

@@ -21,11 +21,13 @@ double SecondsOf(const v1::RunInfo& info);
 Json ItemToJson(const client::MeasureItem& item);
 
 // A table whose rows are printed one by one. Its columns are those of the first scores; a key that
-// several specs have is followed by the spec's text in brackets.
+// several specs have is followed by the spec's text in brackets. When that is wider than
+// `max_width` every projection is a block of lines instead, a line for each score.
 class MeasureTable {
  public:
-  MeasureTable(std::vector<std::string> specs, size_t name_width, std::ostream* out)
-      : specs_(std::move(specs)), name_width_(name_width), out_(out) {}
+  MeasureTable(std::vector<std::string> specs, size_t name_width, size_t max_width,
+               std::ostream* out)
+      : specs_(std::move(specs)), name_width_(name_width), max_width_(max_width), out_(out) {}
   void Print(const client::MeasureItem& item);
 
  private:
@@ -34,12 +36,17 @@ class MeasureTable {
     std::string key;
     std::string title;
   };
-  void PrintHeader(const v1::MeasureScores& scores);
+  void ChooseColumns(const v1::MeasureScores& scores);
+  void PrintHeader();
+  static std::string Cell(const Column& column, const v1::MeasureScores& scores);
+  void PrintBlock(const std::string& start, const client::MeasureItem& item);
 
   std::vector<std::string> specs_;
   size_t name_width_;
+  size_t max_width_;
   std::ostream* out_;
-  bool has_header_ = false;
+  bool has_columns_ = false;
+  bool in_blocks_ = false;
   std::vector<Column> columns_;
 };
 

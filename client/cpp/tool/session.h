@@ -3,6 +3,7 @@
 #ifndef TENON_CLIENT_CPP_TOOL_SESSION_H_
 #define TENON_CLIENT_CPP_TOOL_SESSION_H_
 
+#include <cstddef>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -30,6 +31,8 @@ struct Session {
   client::Canceller* canceller;
   // Whether `err` is a terminal.
   bool err_is_terminal = false;
+  // How wide tables may be.
+  size_t columns = 120;
 };
 
 // --server and --timeout, which every command that calls the server takes.

@@ -55,7 +55,8 @@ struct MeasureRequest {
 
   // Where projections come from: exactly one of the next three. The generator puts the next one
   // into `projection` and returns true, or returns false when there is none. It runs on a thread of
-  // the stream, lazily: only when the server has room for the projection. The bytes must stay until
+  // the stream, lazily: it is never more than the granted in_flight + 2 projections ahead of the
+  // answers that Next() has returned (3 before the server has accepted). The bytes must stay until
   // its next call, or until the stream is gone. An error stops the stream as Stop() does and is
   // returned by Next() when the results before it are out.
   std::function<absl::StatusOr<bool>(ProjectionInput* projection)> next_projection;
@@ -102,7 +103,8 @@ class MeasureStream {
   // error ends the stream and comes again at every further call.
   absl::StatusOr<std::optional<MeasureItem>> Next();
 
-  // No further projections: what is in flight is finished, then the stream ends with a summary.
+  // No further projections: what the generator has given is answered, then the stream ends with a
+  // summary.
   void Stop();
   // Ends the call; Next() gives CANCELLED.
   void Cancel();
