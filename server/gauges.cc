@@ -108,6 +108,21 @@ void AppendProviders(const ServerState& state, std::vector<MetricFamily>& famili
   families.push_back(std::move(cold));
 }
 
+void AppendPlanCache(const ServerState& state, std::vector<MetricFamily>& families) {
+  const planner::PlanCache::Counters counters = state.plan_cache.counters();
+  MetricFamily lookups = Family("tenon_plan_cache_lookups_total",
+                                "Look-ups of plans by their question.", MetricType::Counter);
+  Add(lookups, static_cast<double>(counters.hits), {{"result", "hit"}});
+  Add(lookups, static_cast<double>(counters.misses), {{"result", "miss"}});
+  families.push_back(std::move(lookups));
+  families.push_back(Single("tenon_plan_cache_evictions_total", "Plans put out for room.",
+                            static_cast<double>(counters.evictions), MetricType::Counter));
+  families.push_back(Single("tenon_plan_cache_entries", "Plans in the cache.",
+                            static_cast<double>(counters.entries)));
+  families.push_back(Single("tenon_plan_cache_bytes", "Memory of the plan cache.",
+                            static_cast<double>(counters.bytes)));
+}
+
 void AppendProcess(const ServerState& state, std::vector<MetricFamily>& families) {
   const ProcessStats stats = ReadProcessStats();
   families.push_back(Single("tenon_process_resident_bytes", "Resident memory.",
@@ -127,6 +142,7 @@ std::string MetricsText(ServerState& state) {
   std::vector<MetricFamily> families = state.metrics.registry().Collect();
   AppendServer(state, families);
   AppendProviders(state, families);
+  AppendPlanCache(state, families);
   AppendProcess(state, families);
   return prometheus::TextSerializer().Serialize(families);
 }

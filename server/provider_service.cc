@@ -110,7 +110,8 @@ void FillFeatures(const ServerState& state, v1::GetServerInfoResponse* out) {
   add("administration", false, "AdminService is not implemented");
   const bool scratch = state.scratch != nullptr;
   add("temporary_files", scratch, scratch ? "" : "--scratch_budget is 0");
-  add("plan_cache", false, "every request is planned anew");
+  add("planner", true, "searching by predicted seconds is not implemented");
+  add("plan_cache", true, "");
   add("tls", false, "only loopback and Unix sockets unless --insecure_listen is given");
   add("authentication", false, "");
 }
@@ -314,6 +315,14 @@ class ProviderService final : public v1::ProviderService::CallbackService {
     v1::QueueStatistics* queue = response->add_queues();
     queue->set_priority(v1::PRIORITY_CLASS_DEFAULT);
     queue->set_waiting(static_cast<int32_t>(state_->executor.queued()));
+    const planner::PlanCache::Counters plans = state_->plan_cache.counters();
+    v1::CacheStatistics* cache = response->add_caches();
+    cache->set_cache("plan_cache");
+    cache->set_hits(plans.hits);
+    cache->set_misses(plans.misses);
+    cache->set_evictions(plans.evictions);
+    cache->set_entries(plans.entries);
+    cache->set_size_bytes(plans.bytes);
     const ProcessStats process = ReadProcessStats();
     v1::MemoryStatistics* memory = response->mutable_memory();
     memory->set_budget_bytes(state_->budget.limit_bytes());
