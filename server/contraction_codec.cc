@@ -287,6 +287,7 @@ std::string WireField(const std::string& field, const ContractCall& call) {
     return call.plan_field.empty() ? "header.search"
                                    : absl::StrCat(call.plan_field, "sliced_indices", rest);
   }
+  if (absl::StartsWith(field, "header.")) return field;
   if (field == "memory_bytes") return call.budget_field;
   for (const std::string_view option : kSearchFields) {
     if (field == option) return StrCat("header.search.", option);

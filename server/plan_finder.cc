@@ -143,6 +143,7 @@ class Finder {
     const auto job = PrepareCall(planned, cancel_, &state_.programs);
     if (job.ok()) return (*job)->plan().Total() + StagingBytes(planned, **job);
     const ErrorDetails details = GetErrorDetails(job.status());
+    if (details.reason == Reason::kOverflow) return INT64_MAX;  // more slices than can be counted
     int64_t smallest = 0;
     for (const auto& [key, value] : details.metadata) {
       if (key == "smallest_budget_bytes" && absl::SimpleAtoi(value, &smallest)) return smallest;

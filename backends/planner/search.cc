@@ -245,7 +245,8 @@ class Searcher {
   bool TryExact(int n) {
     const auto& methods = options_.methods;
     const bool asked = std::find(methods.begin(), methods.end(), Method::kExact) != methods.end();
-    if (!asked && (!methods.empty() || n > kMostAllTrees)) return false;
+    const bool alone = asked && methods.size() == 1;
+    if (!alone && (n > kMostAllTrees || !(asked || methods.empty()))) return false;
     auto pairs = ExactTree(network_, {options_.objective}, {}, stop_);
     if (!pairs.has_value()) return false;
     Candidate exact;

@@ -22,7 +22,7 @@ namespace tenon::planner {
 enum class Method {
   kGreedy,
   kRandomGreedy,
-  kExact,
+  kExact,  // to 16 tensors; beyond, where it is the only one
   kBisection,
   kLeafOrder,
   kReconfigure,

@@ -36,6 +36,29 @@ v1::ContractHeader Ring(int n, const std::string& prefix, bool with_values = fal
   return header;
 }
 
+// A square lattice of bonds of one size, with values where there are few.
+v1::ContractHeader Lattice(int width, int64_t bond, bool with_values = false) {
+  v1::ContractHeader header;
+  const auto name = [](int a, int b) { return StrCat(a, "-", b); };
+  for (int t = 0; t < width * width; ++t) {
+    std::vector<std::string> indices;
+    if (t % width > 0) indices.push_back(name(t - 1, t));
+    if (t % width < width - 1) indices.push_back(name(t, t + 1));
+    if (t >= width) indices.push_back(name(t - width, t));
+    if (t < width * (width - 1)) indices.push_back(name(t, t + width));
+    const std::vector<int64_t> shape(indices.size(), bond);
+    if (!with_values) {
+      AddOperand(&header, indices, v1::DATA_TYPE_FLOAT64, shape);
+      continue;
+    }
+    std::vector<std::complex<double>> values;
+    for (int e = 0; e < std::pow(bond, indices.size()); ++e) values.emplace_back(e % 3 - 1 + t % 2);
+    AddOperand(&header, indices, v1::DATA_TYPE_FLOAT64, shape, values);
+  }
+  header.mutable_network()->mutable_output();
+  return header;
+}
+
 class PlanServiceTest : public ::testing::Test {
  protected:
   struct Planned {
@@ -132,8 +155,8 @@ TEST_F(PlanServiceTest, ThePlanRunsByItsName) {
 }
 
 TEST_F(PlanServiceTest, AnOlderPlanServesItsFingerprint) {
-  v1::ContractHeader header = Ring(40, "a", true);
-  header.mutable_search()->add_methods(v1::SEARCH_METHOD_GREEDY);
+  v1::ContractHeader header = Lattice(6, 2, true);
+  header.mutable_search()->add_methods(v1::SEARCH_METHOD_BISECTION);
   header.mutable_search()->set_max_trials(1);
   const Answer old = Contract(&server_, header);
   ASSERT_TRUE(old.status.ok()) << Summary(old.status);
@@ -154,18 +177,7 @@ TEST_F(PlanServiceTest, AnOlderPlanServesItsFingerprint) {
 }
 
 TEST_F(PlanServiceTest, PlansForTheMemoryOfTheRequest) {
-  // A 7 x 7 lattice of bond 4 has intermediates of some 4^7 elements.
-  v1::ContractHeader header;
-  const auto bond = [](int a, int b) { return StrCat(a, "-", b); };
-  for (int t = 0; t < 49; ++t) {
-    std::vector<std::string> indices;
-    if (t % 7 > 0) indices.push_back(bond(t - 1, t));
-    if (t % 7 < 6) indices.push_back(bond(t, t + 1));
-    if (t >= 7) indices.push_back(bond(t - 7, t));
-    if (t < 42) indices.push_back(bond(t, t + 7));
-    AddOperand(&header, indices, v1::DATA_TYPE_FLOAT64, std::vector<int64_t>(indices.size(), 4));
-  }
-  header.mutable_network()->mutable_output();
+  const v1::ContractHeader header = Lattice(7, 4);
   v1::PlanContractionRequest request = Request(header, 2);
   const Planned free = Plan(request);
   ASSERT_TRUE(free.plan.has_value()) << Summary(free.status);
