@@ -35,14 +35,14 @@ def network(name):
 
 def test_a_plan_is_what_its_path_says(tenon):
     name = "qaoa_reg3_n60_p4_zz"
-    plan = json.loads(tenon("plan", NETWORKS / f"{name}.json", "--max-trials", 8, "--json"))
+    plan = json.loads(tenon("plan", NETWORKS / f"{name}.json", "--max-trials", 16, "--json"))
     net = network(name)
     figures = cost.evaluate(types.SimpleNamespace(name=name, inputs=net["inputs"],
                                                   output=net["output"], sizes=net["size_dict"]),
                             plan["path_ssa"], plan["sliced"])
     assert math.log10(figures.flops) == pytest.approx(plan["log10_flops"], abs=1e-9)
     assert plan["sliced_log10_flops_total"] == plan["log10_flops"]
-    assert plan["provenance"]["trials"] <= 8
+    assert plan["provenance"]["trials"] <= 16
     assert plan["log10_flops"] <= net["log10_flops"]  # cotengra's of 60 seconds
 
 
