@@ -100,6 +100,7 @@ class Searcher {
         network_(reduced_.network()) {}
 
   absl::StatusOr<FoundPlan> Run() {
+    TENON_RETURN_IF_ERROR(CheckReachable());
     if (options_.target_elements.has_value()) {
       largest_ = static_cast<double>(*options_.target_elements);
     }
@@ -254,6 +255,26 @@ class Searcher {
     exact.methods = {Method::kExact};
     OfferTree(exact);
     return best_.score < kInfinity && best_.sliced.empty();
+  }
+
+  // Slicing all other indices leaves the output, so that alone may be too large.
+  absl::Status CheckReachable() const {
+    if (!options_.target_elements.has_value() || options_.allow_output_slicing ||
+        options_.slicing_mode == SlicingMode::kNone) {
+      return absl::OkStatus();
+    }
+    double elements = 1;
+    for (const int index : expression_.output) {
+      elements *= static_cast<double>(expression_.sizes[index]);
+    }
+    if (elements <= static_cast<double>(*options_.target_elements)) return absl::OkStatus();
+    return Error(Reason::kUnreachableTarget,
+                 StrCat("the output alone has ", elements,
+                        " elements, and its indices may not be sliced; the target is ",
+                        *options_.target_elements))
+        .Field("target_size")
+        .Meta("target_elements", *options_.target_elements)
+        .Meta("needed_elements", elements);
   }
 
   // Where the time was too short for a trial.
