@@ -1,5 +1,5 @@
-// What `contract`, `estimate` and `plan` have in common: the expression, its operands, and the options that
-// say how to run.
+// What `contract`, `estimate` and `plan` have in common: the expression, its operands, and the
+// options that say how to run.
 
 #ifndef TENON_CLIENT_CPP_TOOL_NETWORK_INPUT_H_
 #define TENON_CLIENT_CPP_TOOL_NETWORK_INPUT_H_

@@ -27,7 +27,8 @@ absl::Status UsePlanFile(const PlanFile& plan, client::ContractRequest* request)
 
 // The plan of a search as a file for `network`, which has the sizes of all indices.
 absl::StatusOr<PlanFile> MakePlanFile(const std::string& name, const Network& network,
-                                      const v1::SearchOptions& search, const v1::PlanResult& result);
+                                      const v1::SearchOptions& search,
+                                      const v1::PlanResult& result);
 
 }  // namespace tenon::tool
 

@@ -58,9 +58,9 @@ class Client {
   absl::StatusOr<v1::EstimateResponse> Estimate(const ContractRequest& request,
                                                 const CallOptions& options = {});
 
-  // Searches for a plan, by the request's `search` (absent: the server's defaults). Neither bytes nor
-  // types are needed where the network has the sizes of all indices. `path` and `plan_id` must be
-  // absent: a path to start from is search.initial.
+  // Searches for a plan, by the request's `search` (absent: the server's defaults). Neither bytes
+  // nor types are needed where the network has the sizes of all indices. `path` and `plan_id` must
+  // be absent: a path to start from is search.initial.
   absl::StatusOr<v1::PlanResult> Plan(const ContractRequest& request,
                                       const CallOptions& options = {},
                                       const OnImprovement& on_improvement = nullptr);
