@@ -329,6 +329,14 @@ absl::Status AsContractHeaderError(const absl::Status& status, const ContractCal
   return error;
 }
 
+absl::StatusOr<contraction::Expression> ExpressionOf(const ContractCall& call) {
+  std::vector<std::vector<int64_t>> shapes;
+  for (const OperandSource& operand : call.operands) shapes.push_back(operand.spec.shape);
+  auto expression = contraction::MakeExpression(call.request.network, shapes);
+  if (!expression.ok()) return AsContractHeaderError(expression.status(), call);
+  return expression;
+}
+
 int64_t StagingBytes(const ContractCall& call, const schedule::ContractionJob& job) {
   __int128 staging = 0;
   const bool varies = call.varies();

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "backends/contraction/expression.h"
 #include "backends/core/tensor.h"
 #include "backends/plugin/provider.h"
 #include "backends/schedule/contraction_job.h"
@@ -83,6 +84,9 @@ absl::StatusOr<ContractCall> DecodeHeader(v1::ContractHeader* header, const Serv
 // An error of the engine with its fields as paths of the header. A memory budget that the request
 // did not name is the server's limit: EXCEEDS_MEMORY_BUDGET becomes EXCEEDS_SERVER_LIMIT then.
 absl::Status AsContractHeaderError(const absl::Status& status, const ContractCall& call);
+
+// The expression of the call's operands. Errors as MakeExpression, with the header's fields.
+absl::StatusOr<contraction::Expression> ExpressionOf(const ContractCall& call);
 
 // The request's plan of memory with what the server holds beside it; all in bytes, capped at 2^50.
 //

@@ -43,14 +43,7 @@ class EstimateCall final : public grpc::ServerUnaryReactor {
 
  private:
   void Run() {
-    absl::Status status;
-    try {
-      status = Answer();
-    } catch (const std::bad_alloc&) {
-      status = Error(Reason::kOverloaded, "there is no memory for the answer")
-                   .Meta("retry_delay_seconds", 1);
-    }
-    End(status);
+    End(AnswerWithinMemory([this] { return Answer(); }));
   }
 
   void End(const absl::Status& status) {

@@ -191,10 +191,7 @@ struct ReadPlan {
 
 absl::StatusOr<ReadPlan> PlanOf(const ContractCall& call) {
   ReadPlan plan;
-  std::vector<std::vector<int64_t>> shapes;
-  for (const OperandSource& operand : call.operands) shapes.push_back(operand.spec.shape);
-  TENON_ASSIGN_OR_RETURN(plan.expression,
-                         contraction::MakeExpression(call.request.network, shapes));
+  TENON_ASSIGN_OR_RETURN(plan.expression, ExpressionOf(call));
   TENON_ASSIGN_OR_RETURN(plan.path, contraction::MakePath(call.request.path.value_or(PathSteps()),
                                                           call.operands.size()));
   TENON_ASSIGN_OR_RETURN(plan.sliced,

@@ -1,14 +1,12 @@
 #include "server/plan_call.h"
 
-#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <utility>
-#include <vector>
 
+#include "backends/contraction/path.h"
 #include "backends/core/error.h"
 #include "server/bidi_stream.h"
 #include "server/contraction_codec.h"
@@ -55,14 +53,7 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
 
  private:
   void Run() {
-    absl::Status status;
-    try {
-      status = Answer();
-    } catch (const std::bad_alloc&) {
-      status = Error(Reason::kOverloaded, "there is no memory for the search")
-                   .Meta("retry_delay_seconds", 1);
-    }
-    End(status);
+    End(AnswerWithinMemory([this] { return Answer(); }));
   }
 
   absl::Status Answer() {
@@ -70,9 +61,7 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
     TENON_RETURN_IF_ERROR(cancel_.Check());
     const Clock::time_point begin = Clock::now();
     v1::ContractHeader header = HeaderOf(request_);
-    const auto dtype = request_.default_dtype() == v1::DATA_TYPE_UNSPECIFIED
-                           ? DType::kComplex128
-                           : static_cast<DType>(request_.default_dtype());
+    TENON_ASSIGN_OR_RETURN(const DType dtype, DefaultDType());
     TENON_ASSIGN_OR_RETURN(ContractCall call,
                            DecodeHeader(&header, *state_, HeaderUse::kEstimate, dtype));
     // A plan may be for another machine.
@@ -85,7 +74,9 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
     v1::PlanResult* plan = answer.mutable_plan();
     plan->set_request_id(call.request_id);
     TENON_RETURN_IF_ERROR(Describe(call, plan));
-    if (request_.path_format() == v1::PATH_FORMAT_LINEAR) ToLinear(plan->mutable_plan());
+    if (request_.path_format() == v1::PATH_FORMAT_LINEAR) {
+      TENON_RETURN_IF_ERROR(ToLinear(plan->mutable_plan()->mutable_path()));
+    }
     plan->mutable_timing()->set_queue_seconds(
         std::chrono::duration<double>(begin - start_).count());
     plan->mutable_timing()->set_planning_seconds(SecondsSince(begin));
@@ -105,23 +96,28 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
     return absl::OkStatus();
   }
 
-  static void ToLinear(v1::PlanSummary* plan) {
-    v1::ContractionPath* path = plan->mutable_path();
-    path->set_format(v1::PATH_FORMAT_LINEAR);
-    std::vector<int64_t> living;
-    const auto n = static_cast<int64_t>(path->steps_size()) + 1;
-    for (int64_t t = 0; t < n; ++t) living.push_back(t);
-    for (int s = 0; s < path->steps_size(); ++s) {
-      for (int64_t& operand : *path->mutable_steps(s)->mutable_operands()) {
-        const int64_t id = operand;
-        operand = std::lower_bound(living.begin(), living.end(), id) - living.begin();
-      }
-      std::vector<int64_t> positions(path->steps(s).operands().begin(),
-                                     path->steps(s).operands().end());
-      std::sort(positions.rbegin(), positions.rend());
-      for (const int64_t position : positions) living.erase(living.begin() + position);
-      living.push_back(n + s);
+  static absl::Status ToLinear(v1::ContractionPath* path) {
+    PathSteps ssa;
+    for (const v1::PathStep& step : path->steps()) {
+      ssa.steps.emplace_back(step.operands().begin(), step.operands().end());
     }
+    TENON_ASSIGN_OR_RETURN(const contraction::Path pairs,
+                           contraction::MakePath(ssa, ssa.steps.size() + 1));
+    path->set_format(v1::PATH_FORMAT_LINEAR);
+    path->clear_steps();
+    for (const auto& step : contraction::MakeSteps(pairs, PathSteps::Format::kLinear).steps) {
+      path->add_steps()->mutable_operands()->Add(step.begin(), step.end());
+    }
+    return absl::OkStatus();
+  }
+
+  // Of operands without a spec.
+  absl::StatusOr<DType> DefaultDType() const {
+    if (request_.default_dtype() == v1::DATA_TYPE_UNSPECIFIED) return DType::kComplex128;
+    const auto dtype = static_cast<DType>(request_.default_dtype());
+    if (v1::DataType_IsValid(request_.default_dtype()) && IsContractionDType(dtype)) return dtype;
+    return Error(Reason::kUnsupportedDtype, "expected is float32, float64, complex64 or complex128")
+        .Field("default_dtype");
   }
 
   void SendImprovement(const planner::FoundPlan& found, const ContractCall& with) {

@@ -20,9 +20,7 @@ using planner::PlanKey;
 
 void SetPlan(const Expression& expression, const Plan& plan,
              schedule::ContractionRequest* request) {
-  request->path.emplace();
-  request->path->format = PathSteps::Format::kSsa;
-  for (const auto& [left, right] : plan.path.pairs) request->path->steps.push_back({left, right});
+  request->path = contraction::MakeSteps(plan.path, PathSteps::Format::kSsa);
   request->sliced.clear();
   for (const int index : plan.sliced) request->sliced.push_back(expression.names[index]);
 }
@@ -67,7 +65,7 @@ class Finder {
   absl::Status Find() {
     if (call_.plan_source == v1::PLAN_SOURCE_PLAN_ID) return TakeStored();
     if (!call_.question.has_value() || LeftToTheEngine()) return absl::OkStatus();
-    TENON_ASSIGN_OR_RETURN(expression_, MakeExpressionOfCall());
+    TENON_ASSIGN_OR_RETURN(expression_, ExpressionOf(call_));
     TENON_RETURN_IF_ERROR(SetLimits());
     const PlanKey key = planner::MakePlanKey(expression_, options_, MemoryContext());
     std::shared_ptr<const FoundPlan> found;
@@ -92,14 +90,6 @@ class Finder {
                        call_.question->options.target_elements.has_value();
     return !asked && !call_.request.path.has_value() &&
            (call_.operands.size() <= 2 || call_.varies());
-  }
-
-  absl::StatusOr<Expression> MakeExpressionOfCall() const {
-    std::vector<std::vector<int64_t>> shapes;
-    for (const OperandSource& operand : call_.operands) shapes.push_back(operand.spec.shape);
-    auto expression = contraction::MakeExpression(call_.request.network, shapes);
-    if (!expression.ok()) return AsContractHeaderError(expression.status(), call_);
-    return expression;
   }
 
   absl::Status SetLimits() {
@@ -189,7 +179,7 @@ class Finder {
       return Error(Reason::kNotFound, StrCat("there is no plan '", call_.plan_id, "' (any more)"))
           .Field("header.plan_id");
     }
-    TENON_ASSIGN_OR_RETURN(expression_, MakeExpressionOfCall());
+    TENON_ASSIGN_OR_RETURN(expression_, ExpressionOf(call_));
     if (stored->network != NetworkKey(expression_)) {
       return Error(Reason::kBadPath, "the plan was made for another network")
           .Field("header.plan_id");

@@ -40,19 +40,24 @@ class CallRecord {
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
+// What `answer` returns; OVERLOADED where there is no memory for it.
+template <typename Answer>
+absl::Status AnswerWithinMemory(Answer&& answer) {
+  try {
+    return std::forward<Answer>(answer)();
+  } catch (const std::bad_alloc&) {
+    return Error(Reason::kOverloaded, "there is no memory for the answer")
+        .Meta("retry_delay_seconds", 1);
+  }
+}
+
 // Runs `answer`, which fills the response and returns a status, and ends the call. `answer` must
 // not wait for anything.
 template <typename Answer>
 grpc::ServerUnaryReactor* AnswerNow(grpc::CallbackServerContext* context, Metrics* metrics,
                                     Method method, std::string_view name, Answer&& answer) {
   CallRecord record(metrics, method, name);
-  absl::Status status;
-  try {
-    status = std::forward<Answer>(answer)();
-  } catch (const std::bad_alloc&) {
-    status = Error(Reason::kOverloaded, "there is no memory for the answer")
-                 .Meta("retry_delay_seconds", 1);
-  }
+  const absl::Status status = AnswerWithinMemory(std::forward<Answer>(answer));
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   record.End(status);
   reactor->Finish(ToGrpcStatus(status));

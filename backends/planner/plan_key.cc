@@ -95,6 +95,8 @@ void AddOptions(const SearchOptions& options, std::string_view memory_context, K
   key.Add(options.seed);
   key.Add(options.max_trials);
   key.Add(options.max_seconds);
+  key.Add(options.deterministic);
+  key.Add(options.worthwhile);
   key.Add(options.simplify);
   key.Add(options.initial);
 }

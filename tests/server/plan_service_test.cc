@@ -238,6 +238,14 @@ TEST_F(PlanServiceTest, NeedsSizesAndNothingElse) {
   EXPECT_NEAR(planned.plan->plan().total().log2_score(), std::log2(6136), 1e-12);
 }
 
+TEST_F(PlanServiceTest, RefusesADefaultTypeThatCannotBeContracted) {
+  v1::PlanContractionRequest request = Request(Ring(12, "a"));
+  for (const v1::DataType dtype : {v1::DATA_TYPE_INT64, static_cast<v1::DataType>(99)}) {
+    request.set_default_dtype(dtype);
+    EXPECT_EQ(Summary(Plan(request).status), "UNIMPLEMENTED UNSUPPORTED_DTYPE default_dtype");
+  }
+}
+
 TEST_F(PlanServiceTest, ACancelledSearchReturnsNothing) {
   v1::PlanContractionRequest request = Request(Ring(100, "a"), 1'000'000);
   grpc::ClientContext context;

@@ -65,6 +65,8 @@ TEST(PlanKeyTest, EveryOptionThatCanChangeAPlanCounts) {
         o.target_elements = 1;
         o.slicing_mode = SlicingMode::kDynamic;
       },
+      [](SearchOptions& o) { o.deterministic = true; },
+      [](SearchOptions& o) { o.worthwhile = 0.25; },
       [](SearchOptions& o) { o.methods = {Method::kGreedy}; },
       [](SearchOptions& o) {
         o.methods = {Method::kGreedy, Method::kAnnealing};
