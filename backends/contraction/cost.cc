@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "backends/contraction/loop_order.h"
 #include "backends/contraction/path.h"
 #include "backends/core/error.h"
 
@@ -94,6 +95,21 @@ PathCost ComputeCost(const Expression& expression, const Path& path,
   cost.write *= cost.slices;
   cost.read_write *= cost.slices;
   return cost;
+}
+
+ExecutedWork ComputeExecutedWork(const Expression& expression, const Path& path,
+                                 const std::vector<int>& sliced) {
+  const std::vector<std::vector<int>> tensors = TensorIndices(expression, path, sliced);
+  const TensorSizes sizes = MeasureTensors(expression, tensors, sliced);
+  const std::vector<double> runs = PairRuns(expression, path, sliced);
+  const size_t n = expression.inputs.size();
+  ExecutedWork work;
+  for (size_t s = 0; s < path.pairs.size(); ++s) {
+    const auto [a, b] = path.pairs[s];
+    work.flops += runs[s] * JointElements(expression, tensors[a], tensors[b]);
+    work.read_write += runs[s] * (sizes.stored[a] + sizes.stored[b] + sizes.stored[n + s]);
+  }
+  return work;
 }
 
 absl::StatusOr<std::vector<int>> SliceToTarget(const Expression& expression, const Path& path,

@@ -154,9 +154,11 @@ std::vector<int> ExactOrder(const std::vector<int64_t>& extents, int64_t block_e
   return best;
 }
 
+}  // namespace
+
 // From the innermost loop outwards, always the one that leaves the least to redo.
-std::vector<int> GreedyOrder(const std::vector<int64_t>& extents, int64_t block_elements,
-                             const std::vector<LoopWork>& work) {
+std::vector<int> GreedyLoopOrder(const std::vector<int64_t>& extents, int64_t block_elements,
+                                 const std::vector<LoopWork>& work) {
   const int64_t slices = Slices(extents);
   const SliceGroups groups = DivideSlices(slices, block_elements, {});
   std::vector<int> left = Identity(extents.size()), order;
@@ -182,6 +184,8 @@ std::vector<int> GreedyOrder(const std::vector<int64_t>& extents, int64_t block_
   std::reverse(order.begin(), order.end());
   return order;
 }
+
+namespace {
 
 // Orders the loops [first, first + kWindow) of `order` anew; whether that gained.
 bool ImproveWindow(const std::vector<int64_t>& extents, int64_t block_elements,
@@ -250,6 +254,45 @@ std::vector<LoopWork> CollectWork(const Expression& expression, const Path& path
   return work;
 }
 
+struct LoopRuns {
+  std::vector<int> order;    // indices, outermost first
+  std::vector<double> runs;  // by level: 0 for what depends on no loop
+  int levels() const { return static_cast<int>(runs.size()) - 1; }
+};
+
+LoopRuns OrderLoops(const Expression& expression, const Path& path,
+                    const std::vector<int>& sliced) {
+  LoopRuns loops;
+  std::vector<int> summed;
+  double block_elements = 1, blocks = 1, slices = 1;
+  for (const int index : expression.output) {
+    const auto size = static_cast<double>(expression.sizes[index]);
+    const bool is_loop = std::find(sliced.begin(), sliced.end(), index) != sliced.end();
+    (is_loop ? blocks : block_elements) *= size;
+    if (is_loop) loops.order.push_back(index);
+  }
+  for (const int index : sliced) {
+    slices *= static_cast<double>(expression.sizes[index]);
+    const auto& order = loops.order;
+    if (std::find(order.begin(), order.end(), index) == order.end()) summed.push_back(index);
+  }
+  if (!(slices > 0 && std::max(slices, block_elements) <= static_cast<double>(kMaxSlices))) {
+    loops.order.insert(loops.order.end(), summed.begin(), summed.end());
+    loops.runs = {1, slices};
+    return loops;
+  }
+  const auto elements = static_cast<int64_t>(block_elements);
+  summed = OrderSummedLoops(expression, path, sliced, std::move(summed), elements);
+  std::vector<int64_t> extents;
+  for (const int index : summed) extents.push_back(expression.sizes[index]);
+  const SliceGroups groups = DivideSlices(Slices(extents), elements, extents);
+  loops.runs = RunsByLevel(static_cast<int>(loops.order.size()), static_cast<int64_t>(blocks),
+                           extents, groups);
+  loops.runs[0] = 1;
+  loops.order.insert(loops.order.end(), summed.begin(), summed.end());
+  return loops;
+}
+
 }  // namespace
 
 double LoopFlops(const std::vector<int64_t>& extents, int64_t block_elements,
@@ -277,7 +320,7 @@ std::vector<int> BestLoopOrder(const std::vector<int64_t>& extents, int64_t bloc
                                const std::vector<LoopWork>& work) {
   if (extents.size() < 2 || work.empty()) return Identity(extents.size());
   if (extents.size() <= kWindow) return ExactOrder(extents, block_elements, work);
-  std::vector<int> order = GreedyOrder(extents, block_elements, work);
+  std::vector<int> order = GreedyLoopOrder(extents, block_elements, work);
   double flops = LoopFlops(extents, block_elements, work, order);
   bool gained = true;
   constexpr int kRounds = 4;
@@ -304,6 +347,30 @@ std::vector<int> OrderSummedLoops(const Expression& expression, const Path& path
   const std::vector<int> order = BestLoopOrder(extents, block_elements, work);
   for (size_t i = 0; i < order.size(); ++i) first_loop[i] = loops[order[i]];
   return summed;
+}
+
+std::vector<double> PairRuns(const Expression& expression, const Path& path,
+                             const std::vector<int>& sliced) {
+  if (sliced.empty()) return std::vector<double>(path.pairs.size(), 1.0);
+  const LoopRuns loops = OrderLoops(expression, path, sliced);
+  const size_t n = expression.inputs.size();
+  std::vector<int> level_of_index(expression.sizes.size(), 0);
+  for (size_t i = 0; i < loops.order.size(); ++i) {
+    level_of_index[loops.order[i]] = std::min(static_cast<int>(i) + 1, loops.levels());
+  }
+  std::vector<int> levels(n + path.pairs.size(), 0);
+  std::vector<double> runs;
+  for (size_t k = 0; k < n; ++k) {
+    for (const int index : expression.inputs[k]) {
+      levels[k] = std::max(levels[k], level_of_index[index]);
+    }
+  }
+  for (size_t s = 0; s < path.pairs.size(); ++s) {
+    levels[n + s] = std::max(levels[path.pairs[s].first], levels[path.pairs[s].second]);
+    runs.push_back(loops.runs[levels[n + s]]);
+  }
+  if (!runs.empty()) runs.back() = loops.runs.back();
+  return runs;
 }
 
 }  // namespace tenon::contraction

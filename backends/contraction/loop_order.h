@@ -28,6 +28,10 @@ double LoopFlops(const std::vector<int64_t>& extents, int64_t block_elements,
 std::vector<int> BestLoopOrder(const std::vector<int64_t>& extents, int64_t block_elements,
                                const std::vector<LoopWork>& work);
 
+// The greedy order alone, for any number of loops up to 64: quick.
+std::vector<int> GreedyLoopOrder(const std::vector<int64_t>& extents, int64_t block_elements,
+                                 const std::vector<LoopWork>& work);
+
 // `summed`, sorted so that walking the slices redoes the least work: indices of one value first,
 // then the loops in their best order. The order in which they were given does not matter.
 // `block_elements` are those of one partial sum; `sliced` are all sliced indices, those of the
@@ -35,6 +39,12 @@ std::vector<int> BestLoopOrder(const std::vector<int64_t>& extents, int64_t bloc
 std::vector<int> OrderSummedLoops(const Expression& expression, const Path& path,
                                   const std::vector<int>& sliced, std::vector<int> summed,
                                   int64_t block_elements);
+
+// How often each pair of a path runs over all slices when reuse is limited by no memory: a pair
+// that depends on no sliced index once, the last one in every slice. Where there are more than 2^62
+// slices or 64 summed loops, all that depend on one run in every slice.
+std::vector<double> PairRuns(const Expression& expression, const Path& path,
+                             const std::vector<int>& sliced);
 
 }  // namespace tenon::contraction
 

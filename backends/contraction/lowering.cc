@@ -20,7 +20,6 @@ namespace tenon::contraction {
 namespace {
 
 constexpr int64_t kArenaAlignmentBytes = 64;
-constexpr int64_t kMaxSlices = int64_t{1} << 62;
 
 // A tensor while the program is built.
 struct Node {
@@ -92,7 +91,6 @@ class Lowering {
   absl::StatusOr<Node> MakeResult(const std::vector<int>& axes, bool is_last) const;
   void SortDrafts();
   void DivideIntoGroups();
-  double RunsAtLevel(int level) const;
   double FlopsOfOneRun(const Draft& draft) const;
   absl::Status PlaceTensors();
   absl::Status MeetMemoryLimit();
@@ -119,6 +117,7 @@ class Lowering {
   std::vector<int> loop_of_;              // per index: loop position or -1
   std::vector<int> block_;                // output indices that are loops of steps, in order
   std::vector<int64_t> summed_extents_;   // of the loops that are summed
+  std::vector<double> runs_;              // of a slice step by its level, in all blocks
   std::vector<std::vector<int>> orders_;  // per tensor of the path
   std::vector<bool> formed_;              // per operand: a unary step sums private indices
   std::vector<Node> nodes_;               // operands first
@@ -450,7 +449,7 @@ absl::Status Lowering::MeetMemoryLimit() {
       std::find(options_.varying.begin(), options_.varying.end(), true) != options_.varying.end();
   const double sets = varies ? 2 : 1;
   std::vector<double> runs = {1, sets};
-  for (int level = 0; level <= n_loops(); ++level) runs.push_back(sets * RunsAtLevel(level));
+  for (const double at_level : runs_) runs.push_back(sets * at_level);
   std::vector<ReuseStep> steps;
   for (const Draft& draft : drafts_) {
     const Node& result = nodes_[draft.c];
@@ -518,7 +517,7 @@ void Lowering::EmitSteps() {
     program_->largest_intermediate_ =
         std::max(program_->largest_intermediate_, nodes_[draft.c].elements);
     const bool in_slices = draft.phase == TENON_PHASE_SLICE;
-    const double flops = FlopsOfOneRun(draft) * (in_slices ? RunsAtLevel(draft.level) : 1);
+    const double flops = FlopsOfOneRun(draft) * (in_slices ? runs_[draft.level] : 1);
     if (!in_slices) program_->hoisted_flops_ += flops;
     program_->total_flops_ += flops;
   }
@@ -530,6 +529,8 @@ void Lowering::DivideIntoGroups() {
       DivideSlices(descriptor.slices_per_block, descriptor.block_elements, summed_extents_);
   program_->groups_per_block_ = groups.groups;
   program_->group_slices_ = groups.group_slices;
+  const int output_loops = n_loops() - static_cast<int>(summed_extents_.size());
+  runs_ = RunsByLevel(output_loops, descriptor.n_blocks, summed_extents_, groups);
 }
 
 double Lowering::FlopsOfOneRun(const Draft& draft) const {
@@ -537,18 +538,6 @@ double Lowering::FlopsOfOneRun(const Draft& draft) const {
   const bool is_complex = IsComplex(options_.dtype);
   const double per_iteration = is_unary ? (is_complex ? 2 : 1) : (is_complex ? 8 : 2);
   return per_iteration * Iterations(draft.groups);
-}
-
-// Of a slice step, in all blocks.
-double Lowering::RunsAtLevel(int level) const {
-  int64_t run_slices = 1;  // consecutive slices for which one execution serves
-  for (int loop = n_loops(); loop-- > level;) {
-    if (!program_->sliced_[loop].is_output) run_slices *= program_->sliced_[loop].extent;
-  }
-  const tenon_program& descriptor = program_->descriptor_;
-  const SliceGroups groups{program_->groups_per_block_, program_->group_slices_};
-  return static_cast<double>(descriptor.n_blocks) *
-         ExecutionsPerBlock(groups, descriptor.slices_per_block, run_slices);
 }
 
 void Lowering::Finish() {

@@ -69,6 +69,13 @@ struct PathCost {
 PathCost ComputeCost(const Expression& expression, const Path& path,
                      const std::vector<int>& sliced);
 
+// What of that really runs when each pair runs as often as PairRuns (loop_order.h) tells.
+struct ExecutedWork {
+  double flops = 0, read_write = 0;
+};
+ExecutedWork ComputeExecutedWork(const Expression& expression, const Path& path,
+                                 const std::vector<int>& sliced);
+
 // Adds indices to slice, on the fixed path, until no pair result of a slice has more than
 // `target_elements` elements: repeatedly the index that appears in most results over the target,
 // then the larger size, then the smaller id. Output indices only if `allow_output`.

@@ -45,6 +45,11 @@ SliceGroups DivideSlices(int64_t slices, int64_t block_elements,
 }
 
 double ExecutionsPerBlock(const SliceGroups& groups, int64_t slices, int64_t run_slices) {
+  // Whole runs in every group, or every group within one run.
+  if (groups.group_slices % run_slices == 0) {
+    return static_cast<double>(CeilDivide(slices, run_slices));
+  }
+  if (run_slices % groups.group_slices == 0) return static_cast<double>(groups.groups);
   double executions = 0;
   for (int64_t group = 0; group < groups.groups; ++group) {
     const int64_t first = group * groups.group_slices;
@@ -52,6 +57,23 @@ double ExecutionsPerBlock(const SliceGroups& groups, int64_t slices, int64_t run
     executions += static_cast<double>(last / run_slices - first / run_slices + 1);
   }
   return executions;
+}
+
+std::vector<double> RunsByLevel(int output_loops, int64_t blocks,
+                                std::span<const int64_t> summed_extents,
+                                const SliceGroups& groups) {
+  const size_t loops = output_loops + summed_extents.size();
+  int64_t slices = 1;
+  for (const int64_t extent : summed_extents) slices *= extent;
+  std::vector<double> runs(loops + 1);
+  int64_t run_slices = 1;  // consecutive slices for which one execution serves
+  for (size_t level = loops + 1; level-- > 0;) {
+    runs[level] = static_cast<double>(blocks) * ExecutionsPerBlock(groups, slices, run_slices);
+    if (level > static_cast<size_t>(output_loops)) {
+      run_slices *= summed_extents[level - output_loops - 1];
+    }
+  }
+  return runs;
 }
 
 }  // namespace tenon::contraction

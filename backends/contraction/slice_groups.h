@@ -5,15 +5,18 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace tenon::contraction {
+
+inline constexpr int64_t kMaxSlices = int64_t{1} << 62;
 
 struct SliceGroups {
   int64_t groups = 1;        // per block
   int64_t group_slices = 1;  // of every group but perhaps the last; never 0
 };
 
-// Divides `slices` (>= 1, at most 2^62) slices, each with a partial sum of `block_elements`
+// Divides `slices` (>= 1, at most kMaxSlices) slices, each with a partial sum of `block_elements`
 // elements, into contiguous groups. `summed_extents` are the extents of the summed loops, outermost
 // first; their product is `slices`.
 //
@@ -27,6 +30,11 @@ SliceGroups DivideSlices(int64_t slices, int64_t block_elements,
 // How often a step runs in one block that has to run again whenever the slice number enters another
 // run of `run_slices` consecutive slices, and at the start of every group.
 double ExecutionsPerBlock(const SliceGroups& groups, int64_t slices, int64_t run_slices);
+
+// Runs in all blocks of a step by its level (1 + the innermost loop that it depends on, output
+// loops first; at level 0: of one that runs once per group).
+std::vector<double> RunsByLevel(int output_loops, int64_t blocks,
+                                std::span<const int64_t> summed_extents, const SliceGroups& groups);
 
 }  // namespace tenon::contraction
 

@@ -36,8 +36,10 @@ class Annealer {
     const double joint_c = network_.SizeOfUnion(in_x, in_z);
     const double joint_p = network_.SizeOfUnion(legs_.data(), in_y);
     const double before = price_(tree_.Step(c)) + price_(tree_.Step(p));
-    const double after = price_({tree_.size(x), tree_.size(z), size, joint_c}) +
-                         price_({size, tree_.size(y), tree_.size(p), joint_p});
+    const double runs_c = network_.runs(std::max(tree_.level(x), tree_.level(z)));
+    const double runs_p = network_.runs(tree_.level(p));
+    const double after = price_({tree_.size(x), tree_.size(z), size, joint_c, runs_c}) +
+                         price_({size, tree_.size(y), tree_.size(p), joint_p, runs_p});
     if (!(after <= before) &&
         !(temperature > 0 &&
           std::log(after / before) < -temperature * std::log(random_.Uniform()))) {

@@ -63,6 +63,7 @@ class IntervalTable {
     cost_.assign(n_ * n_, 0);
     size_.assign(n_ * n_, 0);
     inside_.assign(n_ * n_, 0);
+    runs_.assign(n_ * n_, 1);
     split_.assign(n_ * n_, 0);
     FillSizes(network);
   }
@@ -135,6 +136,7 @@ class IntervalTable {
     std::vector<Word> open(network.words());
     for (int i = 0; i < n_; ++i) {
       std::fill(open.begin(), open.end(), 0);
+      int level = 0;
       for (int j = i; j < n_; ++j) {
         const Word* legs = network.legs(order_[j]);
         ForEachLeg(legs, network.words(), [&](int leg) {
@@ -145,6 +147,8 @@ class IntervalTable {
           }
         });
         Set(size_, i, j, network.SizeOf(open.data()));
+        level = std::max(level, network.level(order_[j]));
+        runs_[At(i, j)] = network.runs(level);
       }
     }
   }
@@ -154,15 +158,15 @@ class IntervalTable {
   void FillInterval(int i, int j) {
     const double* left = cost_.data() + At(i, 0);
     const double* right = cost_.data() + At(j, 1);
-    const double size = size_[At(i, j)], inside = inside_[At(i, j)];
+    const double size = size_[At(i, j)], inside = inside_[At(i, j)], runs = runs_[At(i, j)];
     double best = kInfinite;
     int split = i;
     for (int k = i; k < j; ++k) {
       const double before = left[k] + right[k];
       if (!(before < best)) continue;
       const double ended = inside - inside_[At(i, k)] - inside_[At(j, k + 1)];
-      const double cost =
-          before + price_({size_[At(i, k)], size_[At(j, k + 1)], size, size * std::exp2(ended)});
+      const double cost = before + price_({size_[At(i, k)], size_[At(j, k + 1)], size,
+                                           size * std::exp2(ended), runs});
       if (cost < best) {
         best = cost;
         split = k;
@@ -177,7 +181,8 @@ class IntervalTable {
   const int64_t n_;
   std::vector<double> cost_, size_;
   std::vector<double> inside_;  // log2 of the size of the legs that no place outside needs
-  std::vector<int> split_;      // the last place of the left part
+  std::vector<double> runs_;
+  std::vector<int> split_;  // the last place of the left part
 };
 
 }  // namespace

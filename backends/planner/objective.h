@@ -15,11 +15,12 @@ struct StepTimes;
 // too: K = joint / result, M = joint / right, N = joint / left, and the batch is the rest.
 struct StepSizes {
   double left, right, result, joint;
+  double runs = 1;  // over all slices
 };
 
 double StepSeconds(const StepTimes& times, const StepSizes& sizes);
 
-// Additive over the steps of a tree.
+// Additive over the steps of a tree. Costs are those of one run.
 struct Objective {
   enum class Kind {
     kWeighted,  // flops_weight * joint + read_write_weight * (left + right + result)
@@ -49,14 +50,16 @@ struct Objective {
   static double Weighted(double weight, double value) { return weight == 0 ? 0 : weight * value; }
 };
 
-// What a search minimises step by step: results over a limit of elements cost more by the square of
-// the excess, so that trees move towards the limit and still have a slope beyond it.
+// What a search minimises step by step, all runs together: results over a limit of elements cost
+// more by the square of the excess, so that trees move towards the limit and still have a slope
+// beyond it.
 struct StepPrice {
   Objective objective;
   double largest_elements = std::numeric_limits<double>::infinity();
 
   double operator()(const StepSizes& sizes) const {
-    const double cost = objective.StepCost(sizes);
+    const double runs = objective.kind == Objective::Kind::kLargest ? 1 : sizes.runs;
+    const double cost = objective.StepCost(sizes) * runs;
     if (!(sizes.result > largest_elements)) return cost;
     const double excess = sizes.result / largest_elements;
     return cost * excess * excess;

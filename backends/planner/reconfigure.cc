@@ -21,9 +21,15 @@ class Reconfigurer {
     double before = 0;
     for (const int node : part_nodes_) before += price_(tree_.Step(node));
     tensors_.clear();
-    for (const int leaf : part_leaves_) tensors_.push_back(tree_.legs(leaf));
+    levels_.clear();
+    for (const int leaf : part_leaves_) {
+      tensors_.push_back(tree_.legs(leaf));
+      levels_.push_back(tree_.level(leaf));
+    }
     constexpr double kGain = 1 - 1e-9;  // less is rounding
-    if (!(table_.Solve(tensors_, tree_.legs(root), price_, before * kGain) < before)) return false;
+    const double found =
+        table_.Solve(tensors_, tree_.legs(root), price_, before * kGain, Stop(), levels_);
+    if (!(found < before)) return false;
     Replace();
     return true;
   }
@@ -100,7 +106,7 @@ class Reconfigurer {
   Random& random_;
   Tree& tree_;
   SubsetTable table_;
-  std::vector<int> part_nodes_, part_leaves_;
+  std::vector<int> part_nodes_, part_leaves_, levels_;
   std::vector<const Word*> tensors_;
 };
 

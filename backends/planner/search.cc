@@ -15,6 +15,7 @@
 #include "backends/planner/exact.h"
 #include "backends/planner/random_greedy.h"
 #include "backends/planner/reduced_network.h"
+#include "backends/planner/slice.h"
 #include "backends/planner/trial.h"
 
 namespace tenon::planner {
@@ -330,13 +331,14 @@ FoundPlan Searcher::PlanOf(const Candidate& candidate) const {
 
 // Of the whole path over the original operands.
 double Searcher::ScoreOf(const Plan& plan) const {
-  const contraction::PathCost cost = ComputeCost(expression_, plan.path, plan.sliced);
   const Objective& objective = options_.objective;
   switch (objective.kind) {
-    case Objective::Kind::kWeighted:
-      return objective.flops_weight * cost.flops + objective.read_write_weight * cost.read_write;
+    case Objective::Kind::kWeighted: {
+      const auto work = ComputeExecutedWork(expression_, plan.path, plan.sliced);
+      return objective.flops_weight * work.flops + objective.read_write_weight * work.read_write;
+    }
     case Objective::Kind::kLargest:
-      return cost.max_size;
+      return ComputeCost(expression_, plan.path, plan.sliced).max_size;
     case Objective::Kind::kSeconds:
       break;
   }
@@ -348,8 +350,7 @@ double Searcher::ScoreOf(const Plan& plan) const {
   for (const int index : plan.sliced) {
     if (all.leg_of(index) >= 0) legs.push_back(all.leg_of(index));
   }
-  const SearchNetwork slice = all.Without(legs);
-  return Tree(slice, plan.path.pairs).Cost({objective, kInfinity}) * cost.slices;
+  return Slice(Tree(all, plan.path.pairs), legs).tree().Cost({objective, kInfinity});
 }
 
 // Lowers the limit of elements until the plan's peak fits.

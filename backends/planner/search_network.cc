@@ -41,6 +41,7 @@ SearchNetwork::SearchNetwork(const std::vector<std::vector<int>>& tensors,
     holders_[leg] = holders[index];
     is_graph_ &= holders[index] == 2;
   }
+  levels_.assign(tensors_, 0);
   legs_.assign(int64_t{tensors_} * words_, 0);
   output_.assign(words_, 0);
   for (int t = 0; t < tensors_; ++t) {
@@ -61,6 +62,16 @@ SearchNetwork SearchNetwork::Without(const std::vector<int>& legs) const {
     RemoveLeg(slice.output_.data(), leg);
   }
   return slice;
+}
+
+void SearchNetwork::SetLoops(const SearchNetwork& whole, const SliceLoops& loops) {
+  runs_ = loops.runs;
+  levels_.assign(tensors_, 0);
+  for (int t = 0; t < tensors_; ++t) {
+    for (size_t i = loops.legs.size(); i > 0 && levels_[t] == 0; --i) {
+      if (HasLeg(whole.legs(t), loops.legs[i - 1])) levels_[t] = static_cast<int>(i);
+    }
+  }
 }
 
 }  // namespace tenon::planner

@@ -13,7 +13,15 @@
 
 namespace tenon::planner {
 
-// Immutable once made; thread-safe.
+// Sliced legs as nested loops, outermost first.
+struct SliceLoops {
+  std::vector<int> legs;
+  // How often a step runs over all slices, by its level: 1 + the position of the innermost loop
+  // that it depends on; 0: none.
+  std::vector<double> runs = {1};
+};
+
+// Immutable once made, but for SetLoops; thread-safe.
 class SearchNetwork {
  public:
   // `tensors` are lists of distinct indices, `sizes` those of all indices (>= 1). Indices that only
@@ -65,6 +73,11 @@ class SearchNetwork {
   // The same network with these legs gone: one slice of it.
   SearchNetwork Without(const std::vector<int>& legs) const;
 
+  // For a slice of `whole`: how its legs are nested.
+  void SetLoops(const SearchNetwork& whole, const SliceLoops& loops);
+  int level(int tensor) const { return levels_[tensor]; }
+  double runs(int level) const { return runs_[level]; }
+
  private:
   struct Group {
     int first_word, last_word;
@@ -79,6 +92,8 @@ class SearchNetwork {
   std::vector<Word> legs_, output_;
   std::vector<int> index_of_leg_, leg_of_index_, holders_;
   std::vector<double> leg_size_;
+  std::vector<int> levels_;           // per tensor
+  std::vector<double> runs_ = {1.0};  // by level
 };
 
 }  // namespace tenon::planner

@@ -64,12 +64,6 @@ class SlicedSizes {
 
 }  // namespace
 
-double Slices(const SearchNetwork& network, const std::vector<int>& legs) {
-  double slices = 1;
-  for (const int leg : legs) slices *= network.leg_size(leg);
-  return slices;
-}
-
 bool ChooseSlices(const StepPrice& price, const SlicerOptions& options, const Tree& tree,
                   Random& random, std::vector<int>& sliced) {
   const SearchNetwork& network = tree.network();

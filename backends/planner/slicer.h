@@ -22,9 +22,6 @@ struct SlicerOptions {
 bool ChooseSlices(const StepPrice& price, const SlicerOptions& options, const Tree& tree,
                   Random& random, std::vector<int>& sliced);
 
-// The product of the sizes of the legs.
-double Slices(const SearchNetwork& network, const std::vector<int>& legs);
-
 }  // namespace tenon::planner
 
 #endif  // TENON_BACKENDS_PLANNER_SLICER_H_

@@ -53,7 +53,7 @@ double SubsetTable::SizeOfUnion(const Word* a, const Word* b) const {
   return size;
 }
 
-void SubsetTable::FillSizes(int n) {
+void SubsetTable::FillSizes(int n, const std::vector<int>& levels) {
   const uint32_t subsets = 1u << n;
   union_.resize(int64_t{subsets} * words_);
   legs_.resize(int64_t{subsets} * words_);
@@ -73,6 +73,8 @@ void SubsetTable::FillSizes(int n) {
     entry.size = SizeOfUnion(legs, legs);
     entry.root = std::sqrt(entry.size);
     entry.split = s & (s - 1);
+    entry.level = levels.empty() ? 0 : levels[std::countr_zero(s)];
+    if (entry.split != 0) entry.level = std::max(entry.level, entries_[entry.split].level);
     entry.cost = std::has_single_bit(s) ? 0 : std::numeric_limits<double>::infinity();
   }
 }
@@ -81,6 +83,7 @@ template <bool kGraph>
 void SubsetTable::FillSubset(uint32_t subset, const StepPrice& price, double below) {
   Entry& entry = entries_[subset];
   const uint32_t lowest = subset & -subset, rest = subset ^ lowest;
+  const double runs = network_.runs(entry.level);
   double best = below;
   // Each pair once: `side` lacks the lowest tensor.
   for (uint32_t side = rest; side != 0; side = (side - 1) & rest) {
@@ -92,7 +95,7 @@ void SubsetTable::FillSubset(uint32_t subset, const StepPrice& price, double bel
     const double joint = kGraph ? a.root * b.root * entry.root
                                 : SizeOfUnion(legs_.data() + int64_t{side} * words_,
                                               legs_.data() + int64_t{subset ^ side} * words_);
-    const double cost = before + price({a.size, b.size, entry.size, joint});
+    const double cost = before + price({a.size, b.size, entry.size, joint, runs});
     if (cost < best) {
       best = cost;
       entry.split = side;
@@ -102,10 +105,11 @@ void SubsetTable::FillSubset(uint32_t subset, const StepPrice& price, double bel
 }
 
 double SubsetTable::Solve(const std::vector<const Word*>& tensors, const Word* result,
-                          const StepPrice& price, double below, const Stop& stop) {
+                          const StepPrice& price, double below, const Stop& stop,
+                          const std::vector<int>& levels) {
   assert(!tensors.empty() && tensors.size() <= kMostTensors);
   Compress(tensors, result);
-  FillSizes(n_);
+  FillSizes(n_, levels);
   const uint32_t all = (1u << n_) - 1;
   for (uint32_t subset = 3; subset <= all; ++subset) {
     if (std::has_single_bit(subset)) continue;

@@ -23,8 +23,9 @@ class SubsetTable {
   // The least cost of a tree over `tensors` (1 .. kMostTensors sets of legs) whose result has the
   // legs `result`. Trees that cost `below` or more are not wanted: infinity if there are
   // no others, or if `stop` said so. Time grows as 3^n: 50 ms for 16 tensors, seconds for 20.
+  // `levels` are those of the tensors (none: all 0).
   double Solve(const std::vector<const Word*>& tensors, const Word* result, const StepPrice& price,
-               double below, const Stop& stop = Stop());
+               double below, const Stop& stop = Stop(), const std::vector<int>& levels = {});
 
   // The pairs of the last Solve, in SSA form over its tensors: the best if it beat `below`, else
   // some.
@@ -38,10 +39,11 @@ class SubsetTable {
   struct Entry {
     double cost, size, root;  // root: the square root of the size
     uint32_t split;           // one side of the best pair
+    int level;
   };
 
   void Compress(const std::vector<const Word*>& tensors, const Word* result);
-  void FillSizes(int n);
+  void FillSizes(int n, const std::vector<int>& levels);
   template <bool kGraph>
   void FillSubset(uint32_t subset, const StepPrice& price, double below);
   double SizeOfUnion(const Word* a, const Word* b) const;

@@ -17,6 +17,7 @@ Tree::Tree(const SearchNetwork& network, const Pairs& pairs) : network_(&network
   legs_.assign(int64_t{nodes} * network.words(), 0);
   sizes_.assign(nodes, 1);
   joints_.assign(nodes, 1);
+  levels_.assign(nodes, 0);
   ComputeAll();
 }
 
@@ -37,6 +38,14 @@ void Tree::SetLegs(int node, const Word* legs) {
   std::copy_n(legs, network_->words(), legs_.data() + int64_t{node} * network_->words());
   sizes_[node] = network_->SizeOf(legs);
   joints_[node] = network_->SizeOfUnion(this->legs(left_[node]), this->legs(right_[node]));
+  levels_[node] = std::max(levels_[left_[node]], levels_[right_[node]]);
+}
+
+void Tree::SetLevels() {
+  for (int t = 0; t < leaves(); ++t) levels_[t] = network_->level(t);
+  for (const int node : PostOrder()) {
+    levels_[node] = std::max(levels_[left_[node]], levels_[right_[node]]);
+  }
 }
 
 void Tree::Rotate(int p, int c, int x, int y, int z, const Word* legs, double size, double joint_c,
@@ -46,6 +55,7 @@ void Tree::Rotate(int p, int c, int x, int y, int z, const Word* legs, double si
   std::copy_n(legs, network_->words(), legs_.data() + int64_t{c} * network_->words());
   sizes_[c] = size;
   joints_[c] = joint_c;
+  levels_[c] = std::max(levels_[x], levels_[z]);
   joints_[p] = joint_p;
 }
 
@@ -67,6 +77,7 @@ void Tree::ComputeAll() {
   for (int t = 0; t < leaves(); ++t) {
     std::copy_n(network_->legs(t), words, legs_.data() + int64_t{t} * words);
     sizes_[t] = network_->SizeOf(network_->legs(t));
+    levels_[t] = network_->level(t);
   }
   // A leg ends where all that hold it have come together. Those with two holders are in both
   // children there; for others the holders below each node are counted, along the larger list.

@@ -36,8 +36,12 @@ class Tree {
   double size(int node) const { return sizes_[node]; }
   double joint(int node) const { return joints_[node]; }
 
+  // Of the loops of the network.
+  int level(int node) const { return levels_[node]; }
+
   StepSizes Step(int node) const {
-    return {sizes_[left_[node]], sizes_[right_[node]], sizes_[node], joints_[node]};
+    return {sizes_[left_[node]], sizes_[right_[node]], sizes_[node], joints_[node],
+            network_->runs(levels_[node])};
   }
   // Sum over all steps.
   double Cost(const StepPrice& price) const;
@@ -46,8 +50,10 @@ class Tree {
 
   // Makes `left` and `right`, which must be free or below `node`, the children of `node`.
   void SetChildren(int node, int left, int right);
-  // Gives a node its legs and sizes, from children that have theirs.
+  // Gives a node its legs, sizes and level, from children that have theirs.
   void SetLegs(int node, const Word* legs);
+  // After the loops of the network have changed.
+  void SetLevels();
 
   // Node p with children c = (x y) and z becomes c = (x z) and y, where c then has these legs.
   void Rotate(int p, int c, int x, int y, int z, const Word* legs, double size, double joint_c,
@@ -66,6 +72,7 @@ class Tree {
   std::vector<int> left_, right_, parent_;
   std::vector<Word> legs_;
   std::vector<double> sizes_, joints_;
+  std::vector<int> levels_;
 };
 
 }  // namespace tenon::planner

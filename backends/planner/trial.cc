@@ -9,6 +9,7 @@
 #include "backends/planner/leaf_order.h"
 #include "backends/planner/random_greedy.h"
 #include "backends/planner/reconfigure.h"
+#include "backends/planner/slice.h"
 #include "backends/planner/slicer.h"
 
 namespace tenon::planner {
@@ -30,11 +31,7 @@ StepPrice PriceOf(const TrialOptions& options) { return {options.objective, kInf
 void Evaluate(const TrialOptions& options, const Tree& slice, Candidate& candidate) {
   candidate.largest = slice.Largest();
   candidate.score = kInfinity;
-  if (candidate.largest > options.largest_elements) return;
-  double slices = Slices(slice.network(), candidate.sliced);
-  // The largest result is that of one slice, and more slices don't change it.
-  if (options.objective.kind == Objective::Kind::kLargest) slices = 1;
-  candidate.score = slice.Cost(PriceOf(options)) * slices;
+  if (candidate.largest <= options.largest_elements) candidate.score = slice.Cost(PriceOf(options));
 }
 
 void Note(Method method, Candidate& candidate) {
@@ -91,8 +88,7 @@ bool SliceTree(const TrialOptions& options, const Tree& tree, int attempts, Rand
     const SlicerOptions slicer{options.largest_elements, options.allow_output_slicing,
                                attempt == 0 ? 0 : kTemperature};
     if (!ChooseSlices(PriceOf(options), slicer, tree, random, other.sliced)) break;
-    const SearchNetwork slice = tree.network().Without(other.sliced);
-    Evaluate(options, tree.On(slice), other);
+    Evaluate(options, Slice(tree, other.sliced).tree(), other);
     if (other.score < candidate.score) candidate = std::move(other);
   }
   return candidate.score < kInfinity;
@@ -114,13 +110,14 @@ Candidate SliceAndImprove(const TrialOptions& options, Tree tree, Candidate cand
     candidate.pairs = tree.ToPairs();
     if (candidate.score < best.score) best = candidate;
     if (fixed || stop()) break;
-    const SearchNetwork slice = tree.network().Without(candidate.sliced);
-    Tree on = tree.On(slice);
-    improver.Improve(options.largest_elements, kWarm, sweeps, on, candidate);
-    Evaluate(options, on, candidate);
+    Slice slice(tree, candidate.sliced);
+    if (round % 2 == 0) slice.Flatten();
+    improver.Improve(options.largest_elements, kWarm, sweeps, slice.tree(), candidate);
+    slice.NestAgain();
+    Evaluate(options, slice.tree(), candidate);
     candidate.slicing_mode = SlicingMode::kDynamic;
-    candidate.pairs = on.ToPairs();
-    tree = on.On(tree.network());
+    tree = slice.Whole();
+    candidate.pairs = tree.ToPairs();
     if (candidate.score < best.score) best = candidate;
     if (stop()) break;
   }
@@ -145,12 +142,14 @@ Candidate AnnealSlices(const TrialOptions& options, Tree tree, Candidate candida
     if (stop()) break;
     const double temperature =
         kWarm * std::pow(kCold / kWarm, static_cast<double>(round) / kRounds);
-    const SearchNetwork slice = tree.network().Without(candidate.sliced);
-    Tree on = tree.On(slice);
-    Anneal(limited, {temperature, temperature, sweeps, /*keep_best=*/false}, random, stop, on);
+    Slice slice(tree, candidate.sliced);
+    if (round < kRounds / 2) slice.Flatten();
+    Anneal(limited, {temperature, temperature, sweeps, /*keep_best=*/false}, random, stop,
+           slice.tree());
     Note(Method::kAnnealing, candidate);
-    tree = on.On(tree.network());
-    Evaluate(options, on, candidate);
+    slice.NestAgain();
+    Evaluate(options, slice.tree(), candidate);
+    tree = slice.Whole();
     Candidate other = candidate;
     if (!other.sliced.empty()) {
       other.sliced.erase(other.sliced.begin() +
@@ -222,8 +221,7 @@ Candidate SliceOnly(const SearchNetwork& network, const TrialOptions& options,
                     const Candidate& start, Random& random) {
   const Tree tree(network, start.pairs);
   Candidate candidate = start;
-  const SearchNetwork slice = network.Without(start.sliced);
-  Evaluate(options, tree.On(slice), candidate);
+  Evaluate(options, Slice(tree, start.sliced).tree(), candidate);
   if (candidate.score == kInfinity) {
     SliceTree(options, tree, 1, random, Stop(), candidate);
     candidate.slicing_mode = SlicingMode::kFixedTree;

@@ -157,6 +157,48 @@ TEST(OrderSummedLoops, ExpensiveWorkStandsOutside) {
       ElementsAre(a, b));
 }
 
+// The engine's own count, of programs that have no steps beside the pairs.
+TEST(ComputeExecutedWork, IsWhatTheProgramRuns) {
+  std::mt19937_64 random(7);
+  LoweringOptions options;
+  options.dtype = DType::kFloat64;
+  int compared = 0, saved = 0;
+  for (int repeat = 0; repeat < 600; ++repeat) {
+    const Network network = testing::RandomNetwork(random);
+    const Expression expression = ExpressionOf(network);
+    const Path path = testing::RandomPath(network.inputs.size(), random);
+    const std::vector<int> sliced = testing::RandomSliced(expression, random);
+    const auto program = LowerProgram(expression, path, sliced, options);
+    ASSERT_TRUE(program.ok());
+    if ((*program)->descriptor().n_steps != static_cast<int>(path.pairs.size())) continue;
+    if ((*program)->total_flops() == 0) continue;
+    const double flops = ComputeExecutedWork(expression, path, sliced).flops;
+    EXPECT_EQ(2 * flops, (*program)->total_flops());
+    ++compared;
+    saved += flops < ComputeCost(expression, path, sliced).flops;
+  }
+  EXPECT_GT(compared, 50);
+  EXPECT_GT(saved, 10);
+}
+
+TEST(ComputeExecutedWork, OfMoreSlicesThanCanBeCounted) {
+  Network network{{{}, {}, {"out"}}, {"out"}, {}};
+  network.sizes["out"] = 2;
+  for (int i = 0; i < 70; ++i) {
+    network.inputs[0].push_back("i" + std::to_string(i));
+    network.inputs[1].push_back("i" + std::to_string(i));
+    network.sizes["i" + std::to_string(i)] = 2;
+  }
+  const Expression expression = ExpressionOf(network);
+  std::vector<int> sliced;
+  for (size_t index = 0; index < expression.sizes.size(); ++index) {
+    if (expression.names[index] != "out") sliced.push_back(static_cast<int>(index));
+  }
+  const ExecutedWork work = ComputeExecutedWork(expression, Path{{{0, 1}, {3, 2}}}, sliced);
+  EXPECT_EQ(work.flops, 0x1p70 * (1 + 2));
+  EXPECT_EQ(work.read_write, 0x1p70 * (3 + 5));
+}
+
 // Figures of deep slicing: how many times the flops of all slices run one by one are saved.
 double SavedFactor(const std::string& name, double target_elements) {
   const auto file = ReadNetworkFile(testing::TestPath("data/networks/" + name + ".json"));

@@ -110,31 +110,13 @@ TEST(SearchNetwork, KnowsGraphs) {
   EXPECT_FALSE(SearchNetwork({{0}, {0}, {0}}, {}, {2}).is_graph());
 }
 
-// Operands without repeats and without indices of their own: what those cost is the same in every
-// tree.
-Network Reduced(Network network) {
-  std::map<std::string, int> holders;
-  for (std::vector<std::string>& input : network.inputs) {
-    std::sort(input.begin(), input.end());
-    input.erase(std::unique(input.begin(), input.end()), input.end());
-    for (const std::string& name : input) ++holders[name];
-  }
-  for (const std::string& name : network.output) ++holders[name];
-  for (std::vector<std::string>& input : network.inputs) {
-    std::erase_if(input, [&](const std::string& name) { return holders[name] < 2; });
-  }
-  std::erase_if(network.sizes, [&](const auto& size) { return holders[size.first] < 2; });
-  for (auto& [name, size] : network.sizes) size = std::max<int64_t>(size, 1);
-  return network;
-}
-
 TEST(Tree, CostsWhatThePathCosts) {
   std::mt19937_64 random(1);
   StepPrice traffic;
   traffic.objective = {Objective::Kind::kWeighted, 0, 1, nullptr};
   for (int repeat = 0; repeat < 300; ++repeat) {
     const contraction::Expression expression =
-        ExpressionOf(Reduced(testing::RandomNetwork(random)));
+        ExpressionOf(testing::Reduced(testing::RandomNetwork(random)));
     const SearchNetwork network = SearchNetworkOf(expression);
     const contraction::Path path = testing::RandomPath(expression.inputs.size(), random);
     const contraction::PathCost cost = contraction::ComputeCost(expression, path, {});

@@ -46,7 +46,12 @@ class SetCosts {
   double Step(uint32_t a, uint32_t b) const {
     std::vector<bool> joint = legs_[a];
     for (size_t leg = 0; leg < joint.size(); ++leg) joint[leg] = joint[leg] || legs_[b][leg];
-    return price_({Size(legs_[a]), Size(legs_[b]), Size(legs_[a | b]), Size(joint)});
+    int level = 0;
+    for (int t = 0; t < network_.tensors(); ++t) {
+      if (((a | b) >> t & 1) != 0) level = std::max(level, network_.level(t));
+    }
+    return price_(
+        {Size(legs_[a]), Size(legs_[b]), Size(legs_[a | b]), Size(joint), network_.runs(level)});
   }
 
   bool Touch(uint32_t a, uint32_t b) const {
@@ -98,6 +103,22 @@ SearchNetwork SearchNetworkOf(const contraction::Expression& expression) {
     tensors.push_back(std::move(indices));
   }
   return SearchNetwork(tensors, expression.output, expression.sizes);
+}
+
+Network Reduced(Network network) {
+  std::map<std::string, int> holders;
+  for (std::vector<std::string>& input : network.inputs) {
+    std::sort(input.begin(), input.end());
+    input.erase(std::unique(input.begin(), input.end()), input.end());
+    for (const std::string& name : input) ++holders[name];
+  }
+  for (const std::string& name : network.output) ++holders[name];
+  for (std::vector<std::string>& input : network.inputs) {
+    std::erase_if(input, [&](const std::string& name) { return holders[name] < 2; });
+  }
+  std::erase_if(network.sizes, [&](const auto& size) { return holders[size.first] < 2; });
+  for (auto& [name, size] : network.sizes) size = std::max<int64_t>(size, 1);
+  return network;
 }
 
 SearchNetwork FromEdges(int tensors, const std::vector<std::pair<int, int>>& edges,

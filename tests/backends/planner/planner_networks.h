@@ -10,12 +10,17 @@
 #include <vector>
 
 #include "backends/contraction/expression.h"
+#include "backends/core/network.h"
 #include "backends/planner/tree.h"
 
 namespace tenon::testing {
 
 // The distinct indices of an expression's operands and the rest of it.
 planner::SearchNetwork SearchNetworkOf(const contraction::Expression& expression);
+
+// Operands without repeats and without indices of their own (what those cost is the same in every
+// tree), and no empty index.
+Network Reduced(Network network);
 
 // Tensors joined by legs of these sizes (one after the other, again from the first).
 planner::SearchNetwork FromEdges(int tensors, const std::vector<std::pair<int, int>>& edges,

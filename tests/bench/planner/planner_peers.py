@@ -1,7 +1,7 @@
 """The peers' side: runs cotengra_peer.py and omeco_peer.py, and judges what they found.
 
 A peer has `seconds` for its search, once its workers are up and its modules imported. The slicing
-of what it found comes on top (45 s or twice the time), and so does what it overshoots. All of it is
+of what it found comes on top (20 s or half the time), and so does what it overshoots. All of it is
 in the figures.
 """
 
@@ -20,7 +20,7 @@ from watch import Watch
 _HERE = pathlib.Path(__file__).resolve().parent
 VENV = {"cotengra": _HERE.parent / ".venv-planner", "omeco": _HERE.parent / ".venv-omeco"}
 METHODS = ("greedy", "kahypar")
-_FINISH_SECONDS = 45  # of slicing, at least
+_FINISH_SECONDS = 20  # of slicing, at least
 _START_SECONDS = 60  # imports and workers, before the time runs
 
 
@@ -107,7 +107,7 @@ def judge(network, target, objective, candidates):
 def run(peer, network, seconds, target, objective, threads, methods=METHODS, optlib="optuna",
         slice_in_trials=False):
     """Measures one peer. `best` of the answer is None if nothing that fits was found."""
-    finish = max(_FINISH_SECONDS, 2 * seconds)
+    finish = max(_FINISH_SECONDS, 0.5 * seconds)
     job = {"kind": "plan", "inputs": network.inputs, "output": network.output,
            "sizes": network.sizes, "seconds": seconds, "target": target,
            "log2_target": math.log2(target) if target else None, "objective": objective,
