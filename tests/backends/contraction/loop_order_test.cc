@@ -182,21 +182,22 @@ TEST(ComputeExecutedWork, IsWhatTheProgramRuns) {
 }
 
 TEST(ComputeExecutedWork, OfMoreSlicesThanCanBeCounted) {
-  Network network{{{}, {}, {"out"}}, {"out"}, {}};
-  network.sizes["out"] = 2;
+  Network network{{{}, {}, {}, {}, {"out"}}, {"out"}, {{"out", 2}}};
   for (int i = 0; i < 70; ++i) {
-    network.inputs[0].push_back("i" + std::to_string(i));
-    network.inputs[1].push_back("i" + std::to_string(i));
-    network.sizes["i" + std::to_string(i)] = 2;
+    const std::string name = "i" + std::to_string(i);
+    network.inputs[i % 2].push_back(name);
+    network.inputs[2 + i % 2].push_back(name);
+    network.sizes[name] = 2;
   }
   const Expression expression = ExpressionOf(network);
   std::vector<int> sliced;
   for (size_t index = 0; index < expression.sizes.size(); ++index) {
     if (expression.names[index] != "out") sliced.push_back(static_cast<int>(index));
   }
-  const ExecutedWork work = ComputeExecutedWork(expression, Path{{{0, 1}, {3, 2}}}, sliced);
-  EXPECT_EQ(work.flops, 0x1p70 * (1 + 2));
-  EXPECT_EQ(work.read_write, 0x1p70 * (3 + 5));
+  const Path path = {{{0, 2}, {1, 3}, {5, 6}, {7, 4}}};
+  const ExecutedWork work = ComputeExecutedWork(expression, path, sliced);
+  EXPECT_EQ(work.flops, 0x1p70 * (1 + 1 + 1 + 2));
+  EXPECT_EQ(work.read_write, 0x1p70 * (3 + 3 + 3 + 5));
 }
 
 // Figures of deep slicing: how many times the flops of all slices run one by one are saved.
