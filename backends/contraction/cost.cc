@@ -99,9 +99,12 @@ PathCost ComputeCost(const Expression& expression, const Path& path,
 
 ExecutedWork ComputeExecutedWork(const Expression& expression, const Path& path,
                                  const std::vector<int>& sliced) {
-  const std::vector<std::vector<int>> tensors = TensorIndices(expression, path, sliced);
-  const TensorSizes sizes = MeasureTensors(expression, tensors, sliced);
-  const std::vector<double> runs = PairRuns(expression, path, sliced);
+  // An index without values is no loop, and what holds it is empty.
+  std::vector<int> loops = sliced;
+  std::erase_if(loops, [&](int index) { return expression.sizes[index] == 0; });
+  const std::vector<std::vector<int>> tensors = TensorIndices(expression, path, loops);
+  const TensorSizes sizes = MeasureTensors(expression, tensors, loops);
+  const std::vector<double> runs = PairRuns(expression, path, loops);
   const size_t n = expression.inputs.size();
   ExecutedWork work;
   for (size_t s = 0; s < path.pairs.size(); ++s) {
