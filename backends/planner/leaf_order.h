@@ -14,7 +14,7 @@
 
 namespace tenon::planner {
 
-// More are refused: memory is 28 bytes for each pair of leaves, a quarter of a GiB for so many.
+// More are refused: memory is 36 bytes for each pair of leaves, a third of a GiB for so many.
 inline constexpr int kMostOrderedLeaves = 3000;
 
 // The tensors of a tree from left to right.

@@ -13,6 +13,7 @@
 #include "backends/core/error.h"
 #include "backends/core/parallel.h"
 #include "backends/planner/exact.h"
+#include "backends/planner/polish.h"
 #include "backends/planner/random_greedy.h"
 #include "backends/planner/reduced_network.h"
 #include "backends/planner/slice.h"
@@ -25,6 +26,9 @@ using contraction::Expression;
 using Clock = std::chrono::steady_clock;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Of the time. A little is left for what comes after: the plan is due on time.
+constexpr double kSearchShare = 0.96, kTimeShare = 0.98;
 
 // Trials that start from the same best plan, so that they don't depend on threads.
 constexpr int64_t kGeneration = 8;
@@ -96,39 +100,52 @@ class Searcher {
         cancel_(cancel),
         on_improvement_(on_improvement),
         start_(Clock::now()),
-        stop_(Deadline(options, start_), cancel),
+        stop_(Deadline(options, start_, kSearchShare), cancel),
+        end_(Deadline(options, start_, kTimeShare), cancel),
         reduced_(expression, ReductionOf(options)),
         network_(reduced_.network()) {}
 
   absl::StatusOr<FoundPlan> Run() {
+    TENON_ASSIGN_OR_RETURN(const SearchStop stop, SearchTrees());
+    if (answer_.has_value() && !reduced_.too_large() && Uses(Method::kReconfigure)) PolishAnswer();
+    return Answer(stop);
+  }
+
+ private:
+  bool Uses(Method method) const {
+    const auto& methods = options_.methods.empty() ? Portfolio() : options_.methods;
+    return std::find(methods.begin(), methods.end(), method) != methods.end();
+  }
+
+  absl::StatusOr<SearchStop> SearchTrees() {
     TENON_RETURN_IF_ERROR(CheckReachable());
     if (options_.target_elements.has_value()) {
       largest_ = static_cast<double>(*options_.target_elements);
     }
     if (options_.initial.has_value() && !reduced_.too_large()) {
       TENON_RETURN_IF_ERROR(OfferInitial());
-      if (options_.methods.empty()) return Answer(SearchStop::kExhausted);
+      if (options_.methods.empty()) return SearchStop::kExhausted;
     }
-    if (reduced_.too_large()) return PlainGreedy();
+    if (reduced_.too_large()) {
+      TENON_RETURN_IF_ERROR(PlainGreedy());
+      return SearchStop::kExhausted;
+    }
     const int n = network_.tensors();
     if (n <= 2) {
       Candidate only;
       if (n == 2) only.pairs = {{0, 1}};
       OfferTree(only);
-      return Answer(SearchStop::kExhausted);
+      return SearchStop::kExhausted;
     }
-    if (TryExact(n)) return Answer(SearchStop::kExhausted);
+    if (TryExact(n)) return SearchStop::kExhausted;
     const bool generations = options_.deterministic || !options_.max_seconds.has_value();
-    const SearchStop stop = generations ? RunTrials() : RunForTime();
-    return Answer(stop);
+    return generations ? RunTrials() : RunForTime();
   }
 
- private:
   static std::optional<Clock::time_point> Deadline(const SearchOptions& options,
-                                                   Clock::time_point start) {
+                                                   Clock::time_point start, double share) {
     if (!options.max_seconds.has_value()) return std::nullopt;
-    // A little is left for what comes after: the plan is due on time.
-    const double seconds = std::min(*options.max_seconds, 1e9) * 0.98;
+    const double seconds = std::min(*options.max_seconds, 1e9) * share;
     return start +
            std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   }
@@ -246,7 +263,7 @@ class Searcher {
   // The optimal tree, where it is soon found; false: it is not known, or not enough.
   bool TryExact(int n) {
     const auto& methods = options_.methods;
-    const bool asked = std::find(methods.begin(), methods.end(), Method::kExact) != methods.end();
+    const bool asked = !methods.empty() && Uses(Method::kExact);
     const bool alone = asked && methods.size() == 1;
     if (!alone && (n > kMostAllTrees || !(asked || methods.empty()))) return false;
     auto pairs = ExactTree(network_, {options_.objective}, {}, stop_);
@@ -288,7 +305,8 @@ class Searcher {
   }
 
   // The engine's own path and slices, which take little memory.
-  absl::StatusOr<FoundPlan> PlainGreedy();
+  absl::Status PlainGreedy();
+  void PolishAnswer();
   absl::Status OfferInitial();
   void Accept(Candidate candidate);
   FoundPlan PlanOf(const Candidate& candidate) const;
@@ -304,7 +322,8 @@ class Searcher {
   const CancelToken* const cancel_;
   const OnImprovement& on_improvement_;
   const Clock::time_point start_;
-  const Stop stop_;
+  const Stop stop_;  // of the trials
+  const Stop end_;   // of everything
   const ReducedNetwork reduced_;
   const SearchNetwork& network_;
 
@@ -396,7 +415,7 @@ void Searcher::Accept(Candidate candidate) {
   }
 }
 
-absl::StatusOr<FoundPlan> Searcher::PlainGreedy() {
+absl::Status Searcher::PlainGreedy() {
   FoundPlan found;
   found.plan = options_.initial.value_or(Plan{contraction::GreedyPath(expression_), {}});
   found.methods = {Method::kGreedy};
@@ -410,7 +429,27 @@ absl::StatusOr<FoundPlan> Searcher::PlainGreedy() {
   found.score = ScoreOf(found.plan);
   found.seconds = Seconds();
   if (on_improvement_ != nullptr) on_improvement_(found);
-  return found;
+  answer_ = std::move(found);
+  return absl::OkStatus();
+}
+
+void Searcher::PolishAnswer() {
+  // What the caller asked to be sliced only stays as it is.
+  if (options_.initial.has_value() && options_.methods.empty()) return;
+  const bool limited = options_.slicing_mode != SlicingMode::kNone;
+  const StepPrice price{options_.objective, limited ? largest_.load() : kInfinity};
+  FoundPlan found = *answer_;
+  found.plan = Polish(expression_, answer_->plan, price, options_.seed, end_);
+  if (limited && options_.target_elements.has_value() &&
+      !Fits(expression_, found.plan, *options_.target_elements)) {
+    return;
+  }
+  found.score = ScoreOf(found.plan);
+  if (!(found.score < answer_->score) || !CheckMemory(found.plan).ok()) return;
+  found.trials = trials_;
+  found.seconds = Seconds();
+  answer_ = std::move(found);
+  if (on_improvement_ != nullptr) on_improvement_(*answer_);
 }
 
 absl::Status Searcher::OfferInitial() {

@@ -189,14 +189,21 @@ Candidate Start(const SearchNetwork& network, const TrialOptions& options, int64
   return start;
 }
 
+// Of the results of a tree that is not sliced yet, which cost more beyond it: where many slices
+// will be needed, narrow trees need fewer.
+double DrawLimit(const TrialOptions& options, int64_t trial, Random& random) {
+  if (options.slicing_mode == SlicingMode::kNone || trial % 4 == 3) return kInfinity;
+  return options.largest_elements * random.LogUniform(1, 1e6);
+}
+
 // Improves the tree of `start`, at this temperature unless it is sliced already, and slices it.
 Candidate RunFrom(const SearchNetwork& network, const TrialOptions& options, const Candidate& start,
                   double temperature, int64_t trial, Random& random, const Stop& stop) {
   Tree tree(network, start.pairs);
   Candidate candidate = start;
   if (start.sliced.empty()) {
-    Improver(options, random, stop)
-        .Improve(kInfinity, temperature, options.sweeps, tree, candidate);
+    const double limit = DrawLimit(options, trial, random);
+    Improver(options, random, stop).Improve(limit, temperature, options.sweeps, tree, candidate);
   }
   candidate.sliced.clear();
   candidate.pairs = tree.ToPairs();

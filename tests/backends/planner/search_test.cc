@@ -114,6 +114,37 @@ TEST(Search, OfFewTensorsIsExact) {
   }
 }
 
+// Simplification would join matrices in the order in which nothing grows, which costs more.
+TEST(Search, OfAChainIsTheBestOrderOfProducts) {
+  Random random(3, 0);
+  Network network;
+  std::vector<std::vector<int64_t>> shapes;
+  std::vector<int64_t> sizes;
+  for (int i = 0; i <= 60; ++i) sizes.push_back(2 + random.Below(6));
+  for (int t = 0; t < 60; ++t) {
+    network.inputs.push_back({"i" + std::to_string(t), "i" + std::to_string(t + 1)});
+    shapes.push_back({sizes[t], sizes[t + 1]});
+  }
+  network.output = {"i0", "i60"};
+  const Expression expression = *contraction::MakeExpression(network, shapes);
+  const auto found = Search(expression, Trials(4), nullptr, nullptr);
+  ASSERT_TRUE(found.ok()) << found.status();
+  ExpectComplete(expression, *found);
+  // least[i][j]: of the product of the matrices i .. j-1
+  std::vector<std::vector<double>> least(61, std::vector<double>(61, 0));
+  for (int length = 2; length <= 60; ++length) {
+    for (int i = 0; i + length <= 60; ++i) {
+      const int j = i + length;
+      least[i][j] = std::numeric_limits<double>::infinity();
+      for (int k = i + 1; k < j; ++k) {
+        const auto product = static_cast<double>(sizes[i] * sizes[k] * sizes[j]);
+        least[i][j] = std::min(least[i][j], least[i][k] + least[k][j] + product);
+      }
+    }
+  }
+  EXPECT_EQ(found->score, least[0][60]);
+}
+
 TEST(Search, MeetsATargetExactly) {
   const Expression expression = RandomGraph(60, 3);
   const auto unsliced = Search(expression, Trials(8), nullptr, nullptr);
