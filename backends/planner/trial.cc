@@ -89,7 +89,9 @@ bool SliceTree(const TrialOptions& options, const Tree& tree, int attempts, Rand
     Candidate other = candidate;
     other.sliced = first;
     const SlicerOptions slicer{options.largest_elements, options.allow_output_slicing,
-                               attempt == 0 ? 0 : kTemperature};
+                               attempt == 0 ? 0 : kTemperature,
+                               // The first slices make a plan of the tree, even if they come late.
+                               attempt == 0 ? Stop({}, stop.cancel()) : stop};
     if (!ChooseSlices(PriceOf(options), slicer, tree, random, other.sliced)) break;
     const SearchNetwork slice = tree.network().Without(other.sliced);
     Evaluate(options, tree.On(slice), other);
@@ -219,13 +221,13 @@ Candidate RunFrom(const SearchNetwork& network, const TrialOptions& options, con
 }  // namespace
 
 Candidate SliceOnly(const SearchNetwork& network, const TrialOptions& options,
-                    const Candidate& start, Random& random) {
+                    const Candidate& start, Random& random, const Stop& stop) {
   const Tree tree(network, start.pairs);
   Candidate candidate = start;
   const SearchNetwork slice = network.Without(start.sliced);
   Evaluate(options, tree.On(slice), candidate);
   if (candidate.score == kInfinity) {
-    SliceTree(options, tree, 1, random, Stop(), candidate);
+    SliceTree(options, tree, 1, random, stop, candidate);
     candidate.slicing_mode = SlicingMode::kFixedTree;
   }
   return candidate;

@@ -41,9 +41,9 @@ Candidate RunTrial(const SearchNetwork& network, const TrialOptions& options, ui
                    int64_t trial, const Candidate* best, const Stop& stop);
 
 // The candidate's tree as it is, with more slices for the limit if it needs them and they can be
-// found.
+// found; only a cancel ends that.
 Candidate SliceOnly(const SearchNetwork& network, const TrialOptions& options,
-                    const Candidate& start, Random& random);
+                    const Candidate& start, Random& random, const Stop& stop);
 
 }  // namespace tenon::planner
 
