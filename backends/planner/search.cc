@@ -176,6 +176,7 @@ class Searcher {
         Candidate best;
         const bool known = CopyBest(best);
         TrialOptions trial_options = OptionsOfTrials();
+        trial_options.plan_known = known;
         if (trial < 2) trial_options.sweeps = std::max<int64_t>(10, trial_options.sweeps / 20);
         Offer(Try(trial_options, trial, known ? &best : nullptr));
       }
@@ -195,6 +196,7 @@ class Searcher {
       Candidate best;
       const bool known = CopyBest(best);
       TrialOptions trial_options = OptionsOfTrials();
+      trial_options.plan_known = known;
       if (first == 0) trial_options.sweeps = Sweeps(kTrialProposals * kFirstShare);
       const absl::Status status = Parallel(Threads(), nullptr).ForEach(count, [&](int64_t t, int) {
         found[t] = Try(trial_options, first + t, known ? &best : nullptr);
@@ -208,6 +210,7 @@ class Searcher {
   }
 
   Candidate Try(const TrialOptions& trial_options, int64_t trial, const Candidate* best) const {
+    if (stop_()) return {};
     Candidate candidate = RunTrial(network_, trial_options, options_.seed, trial, best, stop_);
     if (options_.trials_made != nullptr) ++*options_.trials_made;
     return candidate;
@@ -227,6 +230,7 @@ class Searcher {
   }
 
   void Offer(Candidate candidate) {
+    if (candidate.pairs.empty()) return;  // not begun
     std::lock_guard lock(mutex_);
     ++trials_;
     if (candidate.score < best_.score) Accept(std::move(candidate));
@@ -279,7 +283,7 @@ class Searcher {
   void OfferGreedy() {
     Random random(options_.seed, 0);
     Candidate greedy;
-    greedy.pairs = RandomGreedy(network_, {}, random);
+    greedy.pairs = RandomGreedy(network_, {}, random, Stop({}, cancel_));
     greedy.methods = {Method::kGreedy};
     OfferTree(greedy);
   }
@@ -401,6 +405,7 @@ void Searcher::Accept(Candidate candidate) {
 }
 
 absl::StatusOr<FoundPlan> Searcher::PlainGreedy() {
+  if (cancel_ != nullptr) TENON_RETURN_IF_ERROR(cancel_->Check());
   FoundPlan found;
   found.plan = options_.initial.value_or(Plan{contraction::GreedyPath(expression_), {}});
   found.methods = {Method::kGreedy};
@@ -431,6 +436,7 @@ absl::Status Searcher::OfferInitial() {
 absl::StatusOr<FoundPlan> Searcher::Answer(SearchStop stop) {
   if (cancel_ != nullptr) TENON_RETURN_IF_ERROR(cancel_->Check());
   if (!answer_.has_value()) OfferGreedy();
+  if (cancel_ != nullptr) TENON_RETURN_IF_ERROR(cancel_->Check());
   if (!answer_.has_value()) {
     if (!failed_.ok()) return failed_;
     return Error(Reason::kUnreachableTarget,

@@ -24,6 +24,11 @@ bool Uses(const TrialOptions& options, Method method) {
   return std::find(options.methods.begin(), options.methods.end(), method) != options.methods.end();
 }
 
+// What ends the work without which a tree is no plan.
+Stop StopOfFirst(const TrialOptions& options, const Stop& stop) {
+  return options.plan_known ? stop : Stop({}, stop.cancel());
+}
+
 StepPrice PriceOf(const TrialOptions& options) { return {options.objective, kInfinity}; }
 
 // Fills in score and size; a score within the limit is finite.
@@ -90,8 +95,7 @@ bool SliceTree(const TrialOptions& options, const Tree& tree, int attempts, Rand
     other.sliced = first;
     const SlicerOptions slicer{options.largest_elements, options.allow_output_slicing,
                                attempt == 0 ? 0 : kTemperature,
-                               // The first slices make a plan of the tree, even if they come late.
-                               attempt == 0 ? Stop({}, stop.cancel()) : stop};
+                               attempt == 0 ? StopOfFirst(options, stop) : stop};
     if (!ChooseSlices(PriceOf(options), slicer, tree, random, other.sliced)) break;
     const SearchNetwork slice = tree.network().Without(other.sliced);
     Evaluate(options, tree.On(slice), other);
@@ -188,7 +192,7 @@ Candidate Start(const SearchNetwork& network, const TrialOptions& options, int64
   } else {
     Note(Method::kGreedy, start);
   }
-  start.pairs = RandomGreedy(network, choice, random);
+  start.pairs = RandomGreedy(network, choice, random, StopOfFirst(options, stop));
   return start;
 }
 

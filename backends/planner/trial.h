@@ -32,6 +32,8 @@ struct TrialOptions {
   SlicingMode slicing_mode = SlicingMode::kAuto;
   std::vector<Method> methods;  // not empty
   int64_t sweeps = 1000;        // of an annealing
+  // Without a plan the time does not end what makes one of a tree: greedy steps and first slices.
+  bool plan_known = false;
 };
 
 // Trial number `trial`: its starting tree and everything after depend on this number, the seed, the

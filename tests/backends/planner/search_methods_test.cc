@@ -97,27 +97,37 @@ TEST(SearchMethods, EachAlonePlansForTheOperandsAsTheyAre) {
 
 TEST(SearchMethods, ThreadsNeverChangeAPlanUnderTrials) {
   const Expression expression = Ladder(16);
-  for (const Objective objective : {Objective{}, Objective{.kind = Objective::Kind::kLargest}}) {
-    for (const int64_t target : {int64_t{0}, int64_t{16}}) {
-      SearchOptions options;
-      options.objective = objective;
-      options.max_trials = 20;
-      options.seed = 5;
-      // Improvers only, so that trials build on the best so far.
-      options.methods = {Method::kRandomGreedy, Method::kAnnealing, Method::kTempering};
-      if (target > 0) options.target_elements = target;
-      options.threads = 1;
-      const auto one = Search(expression, options, nullptr, nullptr);
-      ASSERT_TRUE(one.ok()) << one.status();
-      for (const int threads : {2, 3, 8}) {
-        options.threads = threads;
-        const auto many = Search(expression, options, nullptr, nullptr);
-        ASSERT_TRUE(many.ok()) << many.status();
-        EXPECT_EQ(many->plan.path.pairs, one->plan.path.pairs) << threads;
-        EXPECT_EQ(many->plan.sliced, one->plan.sliced) << threads;
-        EXPECT_EQ(many->methods, one->methods);
-        EXPECT_EQ(many->trials, 20);
-      }
+  struct Case {
+    Objective objective;
+    int64_t target;
+    std::vector<Method> methods;
+  };
+  // More than one generation of trials, so that the later ones build on the best so far.
+  constexpr int kTrials = 10;
+  const std::vector<Case> cases = {
+      {{}, 16, {Method::kRandomGreedy, Method::kAnnealing}},
+      {{.flops_weight = 0}, 16, {Method::kBisection, Method::kReconfigure}},
+      {{.kind = Objective::Kind::kLargest}, INT64_MAX, {Method::kRandomGreedy, Method::kTempering}},
+  };
+  for (const Case& one_case : cases) {
+    SearchOptions options;
+    options.objective = one_case.objective;
+    options.max_trials = kTrials;
+    options.seed = 5;
+    options.methods = one_case.methods;
+    options.target_elements = one_case.target;
+    options.threads = 1;
+    const auto one = Search(expression, options, nullptr, nullptr);
+    ASSERT_TRUE(one.ok()) << one.status();
+    EXPECT_EQ(one->plan.sliced.empty(), one_case.target > 16);
+    for (const int threads : {2, 3, 8}) {
+      options.threads = threads;
+      const auto many = Search(expression, options, nullptr, nullptr);
+      ASSERT_TRUE(many.ok()) << many.status();
+      EXPECT_EQ(many->plan.path.pairs, one->plan.path.pairs) << threads;
+      EXPECT_EQ(many->plan.sliced, one->plan.sliced) << threads;
+      EXPECT_EQ(many->methods, one->methods);
+      EXPECT_EQ(many->trials, kTrials);
     }
   }
 }
