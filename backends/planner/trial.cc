@@ -245,6 +245,7 @@ Candidate RunTrial(const SearchNetwork& network, const TrialOptions& options, ui
     return RunFrom(network, options, *best, kWarm, trial, random, stop);
   }
   const Candidate start = Start(network, options, trial, random, stop);
+  if (StopOfFirst(options, stop)()) return start;  // and nobody asks for its score
   return RunFrom(network, options, start, kHot, trial, random, stop);
 }
 
