@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "backends/core/error.h"
+#include "server/logging.h"
 #include "tests/server/contraction_test_server.h"
 #include "tests/server/measurement_test_server.h"
 
@@ -349,11 +350,13 @@ TEST_F(PlanServiceTest, TellsItsPlaceInTheQueue) {
 TEST_F(PlanServiceTest, TheLogNamesTheRequest) {
   v1::PlanContractionRequest request = Request(Ring(12, "a"));
   request.set_request_id("the-request");
+  InitLogging("info", false);
   ::testing::internal::CaptureStderr();
   EXPECT_TRUE(Plan(request).status.ok());
   request.mutable_search()->set_max_trials(0);
   EXPECT_FALSE(Plan(request).status.ok());
   const std::string log = ::testing::internal::GetCapturedStderr();
+  InitLogging("error", false);
   EXPECT_THAT(log, ::testing::ContainsRegex("request_id=the-request [^\n]*reason=OK"));
   EXPECT_THAT(log, ::testing::ContainsRegex("request_id=the-request [^\n]*reason=BAD_PARAMETER"));
 }
@@ -426,7 +429,7 @@ TEST_F(PlanServiceTest, RefusesOptionsThatMakeNoSense) {
        [](S* s) { s->set_max_time_seconds(std::nan("")); }},
       {"INVALID_ARGUMENT BAD_PARAMETER header.search.max_time_seconds",
        [](S* s) { s->set_max_time_seconds(-1); }},
-      {"RESOURCE_EXHAUSTED EXCEEDS_SERVER_LIMIT header.search.max_time_seconds",
+      {"FAILED_PRECONDITION EXCEEDS_SERVER_LIMIT header.search.max_time_seconds",
        [](S* s) { s->set_max_time_seconds(1e300); }},
       {"INVALID_ARGUMENT BAD_PARAMETER header.search.max_trials",
        [](S* s) { s->set_max_trials(INT64_MIN); }},
@@ -481,7 +484,7 @@ TEST_F(PlanServiceTest, RefusesPathsToStartFromThatAreNone) {
 
 TEST_F(PlanServiceTest, RefusesNetworksThatAreNone) {
   v1::PlanContractionRequest request;
-  EXPECT_EQ(Summary(Plan(request).status), "INVALID_ARGUMENT MISSING_FIELD header.expression");
+  EXPECT_EQ(Summary(Plan(request).status), "INVALID_ARGUMENT MISSING_FIELD header.network");
   request.mutable_network();
   EXPECT_EQ(Summary(Plan(request).status),
             "INVALID_ARGUMENT BAD_EXPRESSION header.network.operands");
