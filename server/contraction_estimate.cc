@@ -57,6 +57,7 @@ class EstimateCall final : public grpc::ServerUnaryReactor {
     v1::ContractHeader header = request_->header();
     TENON_ASSIGN_OR_RETURN(ContractCall call, DecodeHeader(&header, *state_, HeaderUse::kEstimate));
     response_->set_request_id(call.request_id);
+    record_.set_request_id(call.request_id);
     const absl::Status planned = FindPlan(&call, state_, &cancel_, nullptr);
     if (!planned.ok() && IsFaulty(planned)) return planned;
     auto job = PrepareCall(call, &cancel_, &state_->programs);

@@ -57,9 +57,15 @@ int Executor::running() const {
   return running_;
 }
 
+size_t Executor::begun() const {
+  std::lock_guard lock(mutex_);
+  return begun_;
+}
+
 std::function<void()> Executor::Take() {
   const bool request = continuations_.empty() || (request_is_next_ && !requests_.empty());
   request_is_next_ = !request;
+  if (request) ++begun_;
   auto& queue = request ? requests_ : continuations_;
   std::function<void()> task = std::move(queue.front());
   queue.pop_front();

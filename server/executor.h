@@ -36,6 +36,7 @@ class Executor {
 
   size_t queued() const;  // requests that have not begun
   int running() const;
+  size_t begun() const;  // requests that have begun, since the start
 
  private:
   void Work();
@@ -48,6 +49,7 @@ class Executor {
   std::deque<std::function<void()>> requests_, continuations_;
   bool request_is_next_ = false;  // when there are both
   int running_ = 0;
+  size_t begun_ = 0;
   bool stopped_ = false;
   std::vector<std::thread> threads_;
 };

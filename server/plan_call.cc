@@ -1,19 +1,25 @@
 #include "server/plan_call.h"
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
 
 #include "backends/contraction/path.h"
 #include "backends/core/error.h"
+#include "backends/core/utf8.h"
 #include "server/bidi_stream.h"
 #include "server/contraction_codec.h"
 #include "server/contraction_report.h"
 #include "server/plan_finder.h"
 #include "server/status.h"
 #include "server/tensor_codec.h"
+#include "server/ticker.h"
 #include "server/unary.h"
 
 namespace tenon::server {
@@ -22,6 +28,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr char kMethodName[] = "tenon.v1.ContractionService/PlanContraction";
+
+constexpr size_t kLoggedIdBytes = 1024;  // of an id that is refused
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -45,7 +53,13 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
       : state_(state),
         request_(*request),
         cancel_(CallDeadline(*context)),
-        record_(&state->metrics, Method::kPlanContraction, kMethodName) {
+        record_(&state->metrics, Method::kPlanContraction, kMethodName),
+        begun_before_(state->executor.begun()),
+        waiting_before_(state->executor.queued()) {
+    record_.set_request_id(Utf8Prefix(request_.request_id(), kLoggedIdBytes));
+    const double interval = request_.execution().progress_interval_seconds();
+    // Another value is refused later.
+    if (interval > 0) ticker_ = std::make_unique<Ticker>(interval, [this] { SendProgress(); });
     // The call is alive until it is finished, so that the task may hold a plain pointer.
     const absl::Status submitted = state_->executor.Submit([this] { Run(); });
     if (!submitted.ok()) End(submitted);
@@ -57,6 +71,7 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
   }
 
   absl::Status Answer() {
+    searches_ = true;
     TENON_RETURN_IF_ERROR(state_->lifecycle.CheckAdmitting());
     TENON_RETURN_IF_ERROR(cancel_.Check());
     const Clock::time_point begin = Clock::now();
@@ -64,6 +79,8 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
     TENON_ASSIGN_OR_RETURN(const DType dtype, DefaultDType());
     TENON_ASSIGN_OR_RETURN(ContractCall call,
                            DecodeHeader(&header, *state_, HeaderUse::kEstimate, dtype));
+    record_.set_request_id(call.request_id);
+    if (call.question.has_value()) call.question->options.trials_made = &trials_;
     // A plan may be for another machine.
     if (call.budget_is_the_servers) call.memory_budget_bytes = INT64_MAX;
     TENON_RETURN_IF_ERROR(FindPlan(&call, state_, &cancel_,
@@ -130,6 +147,21 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
     Send(std::move(frame), /*replaces=*/true);
   }
 
+  // Not while a client that reads slowly has not taken what came before.
+  void SendProgress() {
+    std::lock_guard lock(mutex_);
+    if (writing_ || !waiting_.empty()) return;
+    v1::PlanProgress* out = waiting_.emplace_back().mutable_progress();
+    out->set_elapsed_seconds(SecondsSince(start_));
+    out->set_trials(trials_);
+    if (!searches_) {
+      const size_t begun = state_->executor.begun() - begun_before_;
+      out->set_queue_position(
+          static_cast<int32_t>(waiting_before_ - std::min(waiting_before_, begun)));
+    }
+    WriteNext();
+  }
+
   // With `replaces`, an improvement that is still waiting is overtaken.
   void Send(v1::PlanContractionResponse frame, bool replaces) {
     std::lock_guard lock(mutex_);
@@ -139,6 +171,7 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
   }
 
   void End(const absl::Status& status) {
+    ticker_.reset();
     std::lock_guard lock(mutex_);
     ending_ = status;
     if (!status.ok()) waiting_.clear();
@@ -175,6 +208,10 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
   const Clock::time_point start_ = Clock::now();
   CancelToken cancel_;
   CallRecord record_;
+  const size_t begun_before_, waiting_before_;  // requests, when this one came
+  std::atomic<bool> searches_ = false;
+  std::atomic<int64_t> trials_ = 0;
+  std::unique_ptr<Ticker> ticker_;
   std::mutex mutex_;
   std::deque<v1::PlanContractionResponse> waiting_;
   v1::PlanContractionResponse current_;

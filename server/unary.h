@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <new>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -26,17 +27,20 @@ class CallRecord {
       : metrics_(metrics), method_(method), name_(name) {
     metrics_->CallBegan(method_);
   }
+  // For the log.
+  void set_request_id(std::string_view id) { request_id_ = id; }
   void End(const absl::Status& status) {
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
     metrics_->CallEnded(method_, status, seconds);
-    LogRequest(name_, "", status, seconds);
+    LogRequest(name_, request_id_, status, seconds);
   }
 
  private:
   Metrics* const metrics_;
   const Method method_;
   const std::string_view name_;  // full name, a literal
+  std::string request_id_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks the engine's rooms with clang-tidy: clang_tidy.sh BUILD_DIR [JOBS] [FILE]...
+# Checks the engine's rooms and the server's plans with clang-tidy: clang_tidy.sh BUILD_DIR [JOBS] [FILE]...
 # BUILD_DIR has been configured. Rules and what is left out of them: .clang-tidy.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -7,7 +7,8 @@ build=${1:?usage: clang_tidy.sh BUILD_DIR [JOBS] [FILE]...}
 jobs=${2:-$(nproc)}
 files=("${@:3}")
 [ ${#files[@]} -gt 0 ] || files=(backends/contraction/*.cc backends/schedule/*.cc backends/cpu/*.cc
-  backends/measurement/*.cc)
+  backends/measurement/*.cc backends/planner/*.cc server/plan_*.cc server/search_options.cc
+  server/ticker.cc)
 
 options=(--quiet -p "$build" --extra-arg=-Wno-unknown-warning-option)  # those of GCC
 printf '%s\0' "${files[@]}" |

@@ -23,9 +23,10 @@ if [ "${TENON_QUICK:-0}" != 1 ]; then
   cmake --build "$build-address" -j "$jobs"
   ctest --test-dir "$build-address" --output-on-failure -j "$jobs"
 
-  step "thread sanitizer: the scheduler's tests"
+  step "thread sanitizer: the scheduler's and the planner's searching tests"
   cmake -G Ninja -S . -B "$build-thread" -DTENON_TESTS=ON -DTENON_SANITIZE=thread
-  cmake --build "$build-thread" -j "$jobs" --target schedule_test plugin_test planted_bug
+  cmake --build "$build-thread" -j "$jobs" --target schedule_test plugin_test planner_search_test \
+    planted_bug
   ctest --test-dir "$build-thread" --output-on-failure -j "$jobs" -L 'scheduler|sanitizer'
 fi
 

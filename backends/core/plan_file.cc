@@ -369,6 +369,46 @@ std::string_view PlanObjectiveName(PlanObjective objective) {
   return "";
 }
 
+std::optional<double> PlanScore(const PlanFigures& figures, const PlanProvenance& from) {
+  const auto figure = [&](const char* name) -> std::optional<double> {
+    const auto found = figures.find(name);
+    return found == figures.end() ? std::nullopt : std::optional<double>(found->second);
+  };
+  switch (from.objective) {
+    case PlanObjective::kFlops:
+      return figure("flops");
+    case PlanObjective::kReadWrite:
+      return figure("read_write");
+    case PlanObjective::kLargestIntermediate:
+      return figure("max_size");
+    case PlanObjective::kWeighted: {
+      const auto flops = figure("flops"), read_write = figure("read_write");
+      if (!flops.has_value() || !read_write.has_value()) return std::nullopt;
+      return from.flops_weight * *flops + from.read_write_weight * *read_write;
+    }
+    case PlanObjective::kSeconds:
+      break;
+  }
+  return std::nullopt;
+}
+
+absl::Status ComparePlanFigures(const PlanFigures& told, const PlanFigures& derived,
+                                const std::string& key) {
+  constexpr double kTolerance = 1e-9;
+  for (const auto& [name, value] : told) {
+    const auto found = derived.find(name);
+    if (found == derived.end()) continue;
+    const double right = found->second;
+    if (std::abs(value - right) <= kTolerance * std::max(value, right)) continue;
+    return Error(Reason::kBadParameter,
+                 StrCat("the plan tells ", name, " = ", value, ", but it is ", right))
+        .Field(StrCat(key, ".", name))
+        .Meta("told", value)
+        .Meta("derived", right);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<PlanFile> ParsePlanFile(std::string_view json) {
   PlanFile plan;
   TENON_RETURN_IF_ERROR(

@@ -68,6 +68,16 @@ struct PlanFile {
   PlanProvenance provenance;
 };
 
+// The objective's value by the other figures; none where these do not tell it (seconds).
+std::optional<double> PlanScore(const PlanFigures& figures, const PlanProvenance& from);
+
+// Compares figures that a file tells with those that were derived anew, within 1e-9 of the larger.
+// Those that were not derived, such as a score in seconds, are passed over. BAD_PARAMETER with the
+// figure as the field (`key` and its name: "costs.flops") and both values in the metadata. A figure
+// beyond the range of a double is told by nobody, so one that is told is wrong.
+absl::Status ComparePlanFigures(const PlanFigures& told, const PlanFigures& derived,
+                                const std::string& key);
+
 // Parses a plan file. It also reads ArcTN's (schema "arctn-execution-plan", schema_version 2, path
 // format "ssa-v1"): index ids become names, labels are ignored, its canonical text is compared with
 // its network, its logarithmic metrics become figures; other metrics and what it tells of planning

@@ -58,17 +58,17 @@ class BreadthFirst {
 // of all [i, k] and of all [k + 1, j] are contiguous in k.
 class IntervalTable {
  public:
-  IntervalTable(const SearchNetwork& network, const std::vector<int>& order, const StepPrice& price)
+  IntervalTable(const std::vector<int>& order, const StepPrice& price)
       : order_(order), price_(price), n_(static_cast<int>(order.size())) {
     cost_.assign(n_ * n_, 0);
     size_.assign(n_ * n_, 0);
     inside_.assign(n_ * n_, 0);
     runs_.assign(n_ * n_, 1);
     split_.assign(n_ * n_, 0);
-    FillSizes(network);
   }
 
-  bool Fill(const Stop& stop) {
+  bool Fill(const SearchNetwork& network, const Stop& stop) {
+    if (!FillSizes(network, stop)) return false;
     for (int j = 1; j < n_; ++j) {
       for (int i = j - 1; i >= 0; --i) {
         if (i % 16 == 0 && stop()) return false;
@@ -113,7 +113,7 @@ class IntervalTable {
   }
 
   // A leg ends inside an interval that has the first and the last place that hold it.
-  void FillSizes(const SearchNetwork& network) {
+  bool FillSizes(const SearchNetwork& network, const Stop& stop) {
     std::vector<std::vector<int>> places(network.leg_positions());
     for (int p = 0; p < n_; ++p) {
       ForEachLeg(network.legs(order_[p]), network.words(),
@@ -135,6 +135,7 @@ class IntervalTable {
     }
     std::vector<Word> open(network.words());
     for (int i = 0; i < n_; ++i) {
+      if (stop()) return false;
       std::fill(open.begin(), open.end(), 0);
       int level = 0;
       for (int j = i; j < n_; ++j) {
@@ -151,6 +152,7 @@ class IntervalTable {
         runs_[At(i, j)] = network.runs(level);
       }
     }
+    return true;
   }
 
   // The joint space of [i, k] and [k + 1, j] has the legs of [i, j] and those that end here: they
@@ -227,8 +229,8 @@ std::optional<Pairs> BestOverOrder(const SearchNetwork& network, const std::vect
   if (order.size() > kMostOrderedLeaves) return std::nullopt;
   if (order.size() < 2) return Pairs();
   if (stop()) return std::nullopt;
-  IntervalTable table(network, order, price);
-  if (!table.Fill(stop)) return std::nullopt;
+  IntervalTable table(order, price);
+  if (!table.Fill(network, stop)) return std::nullopt;
   return table.Emit();
 }
 

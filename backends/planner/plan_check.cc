@@ -14,49 +14,13 @@ namespace {
 using contraction::Expression;
 using contraction::PathCost;
 
-constexpr double kTolerance = 1e-9;
-
-// The objective's value; none where the file does not hold what it takes.
-std::optional<double> Score(const PathCost& cost, const PlanProvenance& from) {
-  switch (from.objective) {
-    case PlanObjective::kFlops:
-      return cost.flops;
-    case PlanObjective::kReadWrite:
-      return cost.read_write;
-    case PlanObjective::kWeighted:
-      return from.flops_weight * cost.flops + from.read_write_weight * cost.read_write;
-    case PlanObjective::kLargestIntermediate:
-      return cost.max_size;
-    case PlanObjective::kSeconds:
-      break;
-  }
-  return std::nullopt;
-}
-
 PlanFigures Figures(const PathCost& cost, const PlanProvenance& from) {
   PlanFigures figures = {{"flops", cost.flops},           {"write", cost.write},
                          {"read_write", cost.read_write}, {"max_size", cost.max_size},
                          {"max_step", cost.max_step},     {"peak_size", cost.peak_size},
                          {"slices", cost.slices}};
-  if (const auto score = Score(cost, from); score.has_value()) figures["score"] = *score;
+  if (const auto score = PlanScore(figures, from); score.has_value()) figures["score"] = *score;
   return figures;
-}
-
-// A figure beyond the range of a double is told by nobody, so one that is told is wrong.
-absl::Status CompareFigures(const PlanFigures& told, const PlanFigures& derived,
-                            const std::string& key) {
-  for (const auto& [name, value] : told) {
-    const auto found = derived.find(name);
-    if (found == derived.end()) continue;  // the score in seconds
-    const double right = found->second;
-    if (std::abs(value - right) <= kTolerance * std::max(value, right)) continue;
-    return Error(Reason::kBadParameter,
-                 StrCat("the plan tells ", name, " = ", value, ", but it is ", right))
-        .Field(StrCat(key, ".", name))
-        .Meta("told", value)
-        .Meta("derived", right);
-  }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<Expression> ExpressionOf(const Network& network) {
@@ -76,14 +40,6 @@ absl::Status CheckBinary(const PathSteps& path) {
         .Meta("step", s);
   }
   return absl::OkStatus();
-}
-
-// Whether a product is at most `limit`, without overflow.
-bool FitsIn(const Expression& expression, const std::vector<int>& indices, int64_t limit) {
-  const auto is_empty = [&](int index) { return expression.sizes[index] == 0; };
-  if (std::any_of(indices.begin(), indices.end(), is_empty)) return true;
-  for (const int index : indices) limit /= expression.sizes[index];
-  return limit > 0;
 }
 
 absl::Status CheckTarget(const PlanFile& file, const CheckedPlan& checked) {
@@ -128,6 +84,14 @@ std::string Difference(const Expression& told, const Expression& given) {
 
 }  // namespace
 
+bool FitsIn(const Expression& expression, const std::vector<int>& indices, int64_t limit) {
+  const auto is_empty = [&](int index) { return expression.sizes[index] == 0; };
+  if (std::any_of(indices.begin(), indices.end(), is_empty)) return true;
+  // floor(floor(x / a) / b) = floor(x / (a b))
+  for (const int index : indices) limit /= expression.sizes[index];
+  return limit > 0;
+}
+
 absl::StatusOr<CheckedPlan> CheckPlan(const PlanFile& file) {
   CheckedPlan checked;
   absl::StatusOr<Expression> expression = ExpressionOf(file.network);
@@ -141,10 +105,10 @@ absl::StatusOr<CheckedPlan> CheckPlan(const PlanFile& file) {
   checked.cost = ComputeCost(checked.expression, checked.plan.path, checked.plan.sliced);
   TENON_RETURN_IF_ERROR(CheckTarget(file, checked));
   TENON_RETURN_IF_ERROR(
-      CompareFigures(file.costs, Figures(checked.cost, file.provenance), "costs"));
+      ComparePlanFigures(file.costs, Figures(checked.cost, file.provenance), "costs"));
   const PathCost unsliced = ComputeCost(checked.expression, checked.plan.path, {});
-  TENON_RETURN_IF_ERROR(
-      CompareFigures(file.unsliced_costs, Figures(unsliced, file.provenance), "unsliced_costs"));
+  TENON_RETURN_IF_ERROR(ComparePlanFigures(file.unsliced_costs, Figures(unsliced, file.provenance),
+                                           "unsliced_costs"));
   return checked;
 }
 

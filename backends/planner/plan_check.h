@@ -3,6 +3,9 @@
 #ifndef TENON_BACKENDS_PLANNER_PLAN_CHECK_H_
 #define TENON_BACKENDS_PLANNER_PLAN_CHECK_H_
 
+#include <cstdint>
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "backends/contraction/expression.h"
 #include "backends/contraction/path.h"
@@ -10,6 +13,11 @@
 #include "backends/planner/search.h"
 
 namespace tenon::planner {
+
+// Whether a tensor of these indices has at most `limit` elements. Exact: sizes are divided out of
+// the limit, so that nothing overflows or is rounded.
+bool FitsIn(const contraction::Expression& expression, const std::vector<int>& indices,
+            int64_t limit);
 
 struct CheckedPlan {
   contraction::Expression expression;  // of the file's network

@@ -26,15 +26,21 @@ class Greedy {
     shared_twice_.assign(words_, 0);
   }
 
-  Pairs Run() {
+  Pairs Run(const Stop& stop) {
+    constexpr int kSteps = 16;  // between looks at the clock
     const int n = network_.tensors();
     for (int t = 0; t < n; ++t) Add(t, network_.legs(t));
     for (int leg = 0; leg < network_.leg_positions(); ++leg) UpdateTwice(leg);
-    for (int t = 0; t < n; ++t) Propose(t, /*all=*/false);
+    for (int t = 0; t < n; ++t) {
+      if (t % kSteps == 0 && stop()) break;
+      Propose(t, /*all=*/false);
+    }
     while (!queue_.empty()) {
       const auto [cost, a, b] = queue_.top();
       queue_.pop();
-      if (alive_[a] && alive_[b]) Join(a, b);
+      if (!alive_[a] || !alive_[b]) continue;
+      if (pairs_.size() % kSteps == 0 && stop()) break;
+      Join(a, b);
     }
     JoinRest();
     return std::move(pairs_);
@@ -150,8 +156,9 @@ class Greedy {
 
 }  // namespace
 
-Pairs RandomGreedy(const SearchNetwork& network, const GreedyChoice& choice, Random& random) {
-  return Greedy(network, choice, random).Run();
+Pairs RandomGreedy(const SearchNetwork& network, const GreedyChoice& choice, Random& random,
+                   const Stop& stop) {
+  return Greedy(network, choice, random).Run(stop);
 }
 
 }  // namespace tenon::planner

@@ -4,6 +4,7 @@
 #define TENON_BACKENDS_PLANNER_RANDOM_GREEDY_H_
 
 #include "backends/planner/random.h"
+#include "backends/planner/stop.h"
 #include "backends/planner/tree.h"
 
 namespace tenon::planner {
@@ -16,7 +17,9 @@ struct GreedyChoice {
   double weight = 1;
   double temperature = 0;
 };
-Pairs RandomGreedy(const SearchNetwork& network, const GreedyChoice& choice, Random& random);
+// When `stop` says so, all that is left is joined smallest first.
+Pairs RandomGreedy(const SearchNetwork& network, const GreedyChoice& choice, Random& random,
+                   const Stop& stop = Stop());
 
 }  // namespace tenon::planner
 

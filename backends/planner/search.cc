@@ -13,6 +13,7 @@
 #include "backends/core/error.h"
 #include "backends/core/parallel.h"
 #include "backends/planner/exact.h"
+#include "backends/planner/plan_check.h"
 #include "backends/planner/polish.h"
 #include "backends/planner/random_greedy.h"
 #include "backends/planner/reduced_network.h"
@@ -67,17 +68,10 @@ absl::Status Check(const SearchOptions& options) {
   return absl::OkStatus();
 }
 
-// Whether no result of a step has more elements than the limit. Exact: sizes are divided out of the
-// limit, so that nothing overflows or is rounded.
+// Whether no result of a step has more elements than the limit, as integers.
 bool Fits(const Expression& expression, const Plan& plan, int64_t limit) {
   const auto fits = [&](const std::vector<int>& indices) {
-    int64_t left = limit;
-    for (const int index : indices) {
-      const int64_t size = expression.sizes[index];
-      if (size == 0) return true;
-      left /= size;  // floor(floor(x / a) / b) = floor(x / (a b))
-    }
-    return left >= 1;
+    return FitsIn(expression, indices, limit);
   };
   const auto tensors = contraction::TensorIndices(expression, plan.path, plan.sliced);
   if (plan.path.pairs.empty()) {
@@ -200,9 +194,9 @@ class Searcher {
         Candidate best;
         const bool known = CopyBest(best);
         TrialOptions trial_options = OptionsOfTrials();
+        trial_options.plan_known = known;
         if (trial < 2) trial_options.sweeps = std::max<int64_t>(10, trial_options.sweeps / 20);
-        Offer(RunTrial(network_, trial_options, options_.seed, trial, known ? &best : nullptr,
-                       stop_));
+        Offer(Try(trial_options, trial, known ? &best : nullptr));
       }
     });
     if (!status.ok()) failed_ = status;
@@ -220,10 +214,10 @@ class Searcher {
       Candidate best;
       const bool known = CopyBest(best);
       TrialOptions trial_options = OptionsOfTrials();
+      trial_options.plan_known = known;
       if (first == 0) trial_options.sweeps = Sweeps(kTrialProposals * kFirstShare);
       const absl::Status status = Parallel(Threads(), nullptr).ForEach(count, [&](int64_t t, int) {
-        found[t] = RunTrial(network_, trial_options, options_.seed, first + t,
-                            known ? &best : nullptr, stop_);
+        found[t] = Try(trial_options, first + t, known ? &best : nullptr);
       });
       if (!status.ok()) failed_ = status;
       for (Candidate& candidate : found) Offer(std::move(candidate));
@@ -231,6 +225,13 @@ class Searcher {
       if (!IsWorthwhile(proposals * kProposalSeconds)) return SearchStop::kExhausted;
     }
     return SearchStop::kTrials;
+  }
+
+  Candidate Try(const TrialOptions& trial_options, int64_t trial, const Candidate* best) const {
+    if (stop_()) return {};
+    Candidate candidate = RunTrial(network_, trial_options, options_.seed, trial, best, stop_);
+    if (options_.trials_made != nullptr) ++*options_.trials_made;
+    return candidate;
   }
 
   bool IsWorthwhile(double seconds) {
@@ -247,6 +248,7 @@ class Searcher {
   }
 
   void Offer(Candidate candidate) {
+    if (candidate.pairs.empty()) return;  // not begun
     std::lock_guard lock(mutex_);
     ++trials_;
     if (candidate.score < best_.score) Accept(std::move(candidate));
@@ -255,7 +257,7 @@ class Searcher {
   // A tree without slices yet.
   void OfferTree(const Candidate& tree) {
     Random random(options_.seed, 0);
-    Candidate candidate = SliceOnly(network_, OptionsOfTrials(), tree, random);
+    Candidate candidate = SliceOnly(network_, OptionsOfTrials(), tree, random, stop_);
     std::lock_guard lock(mutex_);
     Accept(std::move(candidate));
   }
@@ -281,11 +283,11 @@ class Searcher {
         options_.slicing_mode == SlicingMode::kNone) {
       return absl::OkStatus();
     }
+    if (FitsIn(expression_, expression_.output, *options_.target_elements)) return absl::OkStatus();
     double elements = 1;
     for (const int index : expression_.output) {
       elements *= static_cast<double>(expression_.sizes[index]);
     }
-    if (elements <= static_cast<double>(*options_.target_elements)) return absl::OkStatus();
     return Error(Reason::kUnreachableTarget,
                  StrCat("the output alone has ", elements,
                         " elements, and its indices may not be sliced; the target is ",
@@ -299,7 +301,7 @@ class Searcher {
   void OfferGreedy() {
     Random random(options_.seed, 0);
     Candidate greedy;
-    greedy.pairs = RandomGreedy(network_, {}, random);
+    greedy.pairs = RandomGreedy(network_, {}, random, Stop({}, cancel_));
     greedy.methods = {Method::kGreedy};
     OfferTree(greedy);
   }
@@ -410,12 +412,20 @@ void Searcher::Accept(Candidate candidate) {
     if (!memory.ok()) failed_ = memory;
     if (fits && memory.code() != absl::StatusCode::kResourceExhausted) return;
     if (options_.slicing_mode == SlicingMode::kNone || largest_ < 1) return;
-    candidate = SliceOnly(network_, OptionsOfTrials(), candidate, random);
+    if (answer_.has_value() && stop_()) return;  // the plan that there is, is due
+    TrialOptions smaller = OptionsOfTrials();
+    // Sizes that are rounded may be within the limit where the integers are not.
+    if (!fits) {
+      smaller.largest_elements =
+          std::min(smaller.largest_elements, std::nextafter(candidate.largest, 0));
+    }
+    candidate = SliceOnly(network_, smaller, candidate, random, stop_);
     if (candidate.score == kInfinity) return;
   }
 }
 
 absl::Status Searcher::PlainGreedy() {
+  if (cancel_ != nullptr) TENON_RETURN_IF_ERROR(cancel_->Check());
   FoundPlan found;
   found.plan = options_.initial.value_or(Plan{contraction::GreedyPath(expression_), {}});
   found.methods = {Method::kGreedy};
@@ -466,6 +476,7 @@ absl::Status Searcher::OfferInitial() {
 absl::StatusOr<FoundPlan> Searcher::Answer(SearchStop stop) {
   if (cancel_ != nullptr) TENON_RETURN_IF_ERROR(cancel_->Check());
   if (!answer_.has_value()) OfferGreedy();
+  if (cancel_ != nullptr) TENON_RETURN_IF_ERROR(cancel_->Check());
   if (!answer_.has_value()) {
     if (!failed_.ok()) return failed_;
     return Error(Reason::kUnreachableTarget,

@@ -6,6 +6,7 @@
 #ifndef TENON_BACKENDS_PLANNER_SEARCH_H_
 #define TENON_BACKENDS_PLANNER_SEARCH_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -74,6 +75,8 @@ struct SearchOptions {
   bool simplify = true;
   // To start from. Without methods it is only sliced to the limits.
   std::optional<Plan> initial;
+  // Counted up by every trial that ends; may be null.
+  std::atomic<int64_t>* trials_made = nullptr;
 };
 
 enum class SearchStop { kTrials, kTime, kExhausted };

@@ -71,11 +71,12 @@ bool ChooseSlices(const StepPrice& price, const SlicerOptions& options, const Tr
   // How many results that are too large have each leg.
   std::vector<int> uses(network.leg_positions());
   std::vector<double> costs(network.leg_positions());
-  while (true) {
+  while (!options.stop()) {
     std::fill(uses.begin(), uses.end(), 0);
     bool fits = true;
     for (int node = tree.leaves(); node < tree.nodes(); ++node) {
       if (sizes.step(node).result <= options.largest_elements) continue;
+      if (std::isinf(sizes.step(node).result)) return false;
       fits = false;
       ForEachLeg(tree.legs(node), network.words(), [&](int leg) { ++uses[leg]; });
     }
@@ -100,6 +101,7 @@ bool ChooseSlices(const StepPrice& price, const SlicerOptions& options, const Tr
     sliced.push_back(best);
     sizes.Slice(best);
   }
+  return false;
 }
 
 }  // namespace tenon::planner

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/planner/random.h"
+#include "backends/planner/stop.h"
 #include "backends/planner/tree.h"
 
 namespace tenon::planner {
@@ -14,11 +15,13 @@ struct SlicerOptions {
   double largest_elements = 0;  // no result of a slice may have more
   bool allow_output = false;    // legs of the output too
   double temperature = 0;       // of the logarithm of the cost: how random the choice is
+  Stop stop;                    // gives up
 };
 
 // Adds legs to `sliced`, one after the other, until all results are small enough: each time, of the
 // legs of the results that are too large, the one that makes all slices together cost least for
-// what it takes off the largest results. `tree` is the unsliced tree. False: it cannot be done.
+// what it takes off the largest results. `tree` is the unsliced tree. False: it cannot be done, or
+// a result is beyond the range of a double, so that nobody could count the slices.
 bool ChooseSlices(const StepPrice& price, const SlicerOptions& options, const Tree& tree,
                   Random& random, std::vector<int>& sliced);
 

@@ -25,6 +25,11 @@ bool Uses(const TrialOptions& options, Method method) {
   return std::find(options.methods.begin(), options.methods.end(), method) != options.methods.end();
 }
 
+// What ends the work without which a tree is no plan.
+Stop StopOfFirst(const TrialOptions& options, const Stop& stop) {
+  return options.plan_known ? stop : Stop({}, stop.cancel());
+}
+
 StepPrice PriceOf(const TrialOptions& options) { return {options.objective, kInfinity}; }
 
 // Fills in score and size; a score within the limit is finite.
@@ -86,7 +91,8 @@ bool SliceTree(const TrialOptions& options, const Tree& tree, int attempts, Rand
     Candidate other = candidate;
     other.sliced = first;
     const SlicerOptions slicer{options.largest_elements, options.allow_output_slicing,
-                               attempt == 0 ? 0 : kTemperature};
+                               attempt == 0 ? 0 : kTemperature,
+                               attempt == 0 ? StopOfFirst(options, stop) : stop};
     if (!ChooseSlices(PriceOf(options), slicer, tree, random, other.sliced)) break;
     Evaluate(options, Slice(tree, other.sliced).tree(), other);
     if (other.score < candidate.score) candidate = std::move(other);
@@ -185,7 +191,7 @@ Candidate Start(const SearchNetwork& network, const TrialOptions& options, int64
   } else {
     Note(Method::kGreedy, start);
   }
-  start.pairs = RandomGreedy(network, choice, random);
+  start.pairs = RandomGreedy(network, choice, random, StopOfFirst(options, stop));
   return start;
 }
 
@@ -225,12 +231,12 @@ Candidate RunFrom(const SearchNetwork& network, const TrialOptions& options, con
 }  // namespace
 
 Candidate SliceOnly(const SearchNetwork& network, const TrialOptions& options,
-                    const Candidate& start, Random& random) {
+                    const Candidate& start, Random& random, const Stop& stop) {
   const Tree tree(network, start.pairs);
   Candidate candidate = start;
   Evaluate(options, Slice(tree, start.sliced).tree(), candidate);
   if (candidate.score == kInfinity) {
-    SliceTree(options, tree, 1, random, Stop(), candidate);
+    SliceTree(options, tree, 1, random, stop, candidate);
     candidate.slicing_mode = SlicingMode::kFixedTree;
   }
   return candidate;
@@ -244,6 +250,7 @@ Candidate RunTrial(const SearchNetwork& network, const TrialOptions& options, ui
     return RunFrom(network, options, *best, kWarm, trial, random, stop);
   }
   const Candidate start = Start(network, options, trial, random, stop);
+  if (StopOfFirst(options, stop)()) return start;  // and nobody asks for its score
   return RunFrom(network, options, start, kHot, trial, random, stop);
 }
 

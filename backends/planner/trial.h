@@ -32,6 +32,8 @@ struct TrialOptions {
   SlicingMode slicing_mode = SlicingMode::kAuto;
   std::vector<Method> methods;  // not empty
   int64_t sweeps = 1000;        // of an annealing
+  // Without a plan the time does not end what makes one of a tree: greedy steps and first slices.
+  bool plan_known = false;
 };
 
 // Trial number `trial`: its starting tree and everything after depend on this number, the seed, the
@@ -41,9 +43,9 @@ Candidate RunTrial(const SearchNetwork& network, const TrialOptions& options, ui
                    int64_t trial, const Candidate* best, const Stop& stop);
 
 // The candidate's tree as it is, with more slices for the limit if it needs them and they can be
-// found.
+// found; only a cancel ends that.
 Candidate SliceOnly(const SearchNetwork& network, const TrialOptions& options,
-                    const Candidate& start, Random& random);
+                    const Candidate& start, Random& random, const Stop& stop);
 
 }  // namespace tenon::planner
 

@@ -147,7 +147,7 @@ absl::StatusOr<v1::EstimateResponse> Client::Estimate(const ContractRequest& req
 
 absl::StatusOr<v1::PlanResult> Client::Plan(const ContractRequest& request,
                                             const CallOptions& options,
-                                            const OnImprovement& on_improvement) {
+                                            const PlanCallbacks& callbacks) {
   std::optional<v1::PlanResult> plan;
   TENON_RETURN_IF_ERROR(CatchExceptions([&]() -> absl::Status {
     v1::PlanContractionRequest wire;
@@ -156,7 +156,10 @@ absl::StatusOr<v1::PlanResult> Client::Plan(const ContractRequest& request,
     const auto reader = impl_->contraction->PlanContraction(context.get(), wire);
     v1::PlanContractionResponse frame;
     while (reader->Read(&frame)) {
-      if (frame.has_improvement() && on_improvement) on_improvement(frame.improvement());
+      if (frame.has_improvement() && callbacks.on_improvement) {
+        callbacks.on_improvement(frame.improvement());
+      }
+      if (frame.has_progress() && callbacks.on_progress) callbacks.on_progress(frame.progress());
       if (frame.has_plan()) plan = std::move(*frame.mutable_plan());
     }
     return StatusFromGrpc(reader->Finish(), impl_->endpoint.address, impl_->endpoint.connected());

@@ -139,6 +139,7 @@ absl::Status BuildPlanRequest(const ContractRequest& request, v1::PlanContractio
   if (header.has_network()) *wire->mutable_network() = std::move(*header.mutable_network());
   if (header.has_search()) *wire->mutable_search() = std::move(*header.mutable_search());
   *wire->mutable_execution() = std::move(*header.mutable_execution());
+  wire->set_path_format(request.path_format);
   return absl::OkStatus();
 }
 

@@ -2,6 +2,9 @@
 
 import json
 import math
+import os
+import pty
+import re
 import subprocess
 import sys
 import types
@@ -74,8 +77,83 @@ def test_a_plan_of_another_network_is_refused(tenon, tmp_path):
     assert "another network" in error
 
 
+@pytest.fixture
+def small_plan(tenon, tmp_path):
+    """A sliced plan of a small network as text, and what runs an altered one."""
+    file = NETWORKS / "qaoa_reg3_n60_p4_zz.json"
+    tenon("plan", file, "--target-size", 2**8, "--max-trials", 2, "--output",
+          tmp_path / "plan.json")
+
+    def run(alter, code):
+        plan = json.loads((tmp_path / "plan.json").read_text())
+        alter(plan)
+        (tmp_path / "altered.json").write_text(json.dumps(plan))
+        return tenon("contract", file, "--plan", tmp_path / "altered.json", "--json", code=code)
+
+    return types.SimpleNamespace(text=(tmp_path / "plan.json").read_text(), run=run)
+
+
+def scaled(key, name):
+    def alter(plan):
+        plan[key][name] *= 1 + 1e-6
+    return alter
+
+
+@pytest.mark.parametrize("key, name", [("costs", "flops"), ("costs", "read_write"),
+                                       ("costs", "max_size"), ("costs", "slices"),
+                                       ("unsliced_costs", "flops"),
+                                       ("unsliced_costs", "peak_size")])
+def test_figures_that_lie_are_refused(small_plan, key, name):
+    error = small_plan.run(scaled(key, name), 2)
+    assert f"the plan tells {name} = " in error and "but it is" in error
+
+
+def test_a_target_that_is_missed_and_a_score_that_lies_are_refused(small_plan):
+    assert "target of 4 elements" in small_plan.run(lambda p: p["target"].update(elements=4), 2)
+
+    def score(plan):
+        plan["costs"]["score"] = plan["costs"]["flops"]
+    assert "the plan tells score = " in small_plan.run(score, 2)
+
+
+def test_slices_and_paths_of_another_plan_are_refused(tenon, small_plan):
+    assert "'nowhere'" in small_plan.run(lambda p: p["sliced"].append("nowhere"), 2)
+    assert "BAD_PATH" in small_plan.run(lambda p: p["path_ssa"].pop(), 3)
+    # Another plan of the same network: complete, but the figures are not its own.
+    other = json.loads(tenon("plan", NETWORKS / "qaoa_reg3_n60_p4_zz.json", "--max-trials", 1,
+                             "--methods", "random_greedy", "--seed", 5, "--target-size", 2**8,
+                             "--json"))
+    error = small_plan.run(lambda p: p.update(path_ssa=other["path_ssa"], sliced=other["sliced"]),
+                           2)
+    assert "the plan tells " in error
+
+
+def test_a_plan_that_is_cut_is_refused(tenon, small_plan, tmp_path):
+    for share in (0.1, 0.5, 0.99):
+        (tmp_path / "cut.json").write_text(small_plan.text[:int(share * len(small_plan.text))])
+        error = tenon("contract", NETWORKS / "qaoa_reg3_n60_p4_zz.json", "--plan",
+                      tmp_path / "cut.json", code=2)
+        assert "json" in error
+
+
+def test_both_forms_of_paths_are_written_and_run(tenon, tmp_path):
+    file = NETWORKS / "qaoa_reg3_n60_p4_zz.json"
+    reports = []
+    for form in ("ssa", "linear"):
+        out = tmp_path / f"{form}.json"
+        plan = json.loads(tenon("plan", file, "--max-trials", 2, "--path-format", form, "--output",
+                                out, "--json"))
+        assert f"path_{form}" in plan and f"path_{form}" in json.loads(out.read_text())
+        answer = json.loads(tenon("contract", file, "--plan", out, "--json"))
+        reports.append(answer["report"]["plan"])
+    assert reports[0]["program_fingerprint"] == reports[1]["program_fingerprint"]
+    assert "ssa or linear" in tenon("plan", file, "--path-format", "tree", code=2)
+
+
 @pytest.mark.parametrize("text, what", [
     ("{", "json"),
+    ("[" * 100_000, "json"),
+    ('{"schema": "tenon-plan", "version": 1, "network": ' + '{"a":' * 10_000, "json"),
     ('{"schema": "tenon-plan", "version": 99}', "version"),
     ('{"schema": "something"}', "schema"),
 ])
@@ -84,6 +162,29 @@ def test_a_file_that_is_no_plan_is_refused(tenon, tmp_path, text, what):
     error = tenon("contract", NETWORKS / "ml_bilinear.json", "--plan", tmp_path / "plan.json",
                   code=2)
     assert what in error
+
+
+@pytest.mark.parametrize("arguments, shows", [((), True), (("--json",), False)])
+def test_a_terminal_shows_how_far_the_search_is(server, arguments, shows):
+    terminal, other_end = pty.openpty()
+    command = [str(TENON), "plan", str(NETWORKS / "rqc_fsim_6x6_m10_amp.json"), "--max-time", "1",
+               "--plan-cache", "bypass", f"--server={server.address}", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=other_end) as process:
+        os.close(other_end)
+        text = b""
+        try:
+            while part := os.read(terminal, 4096):
+                text += part
+        except OSError:  # nobody writes any more
+            pass
+    os.close(terminal)
+    assert process.returncode == 0
+    if not shows:
+        assert text == b""
+        return
+    lines = text.decode().split("\r")
+    assert any(re.match(r"\d+ trials?, .*log10 flops ", line) for line in lines), lines
+    assert text.endswith(b"\r\x1b[K") and b"\n" not in text
 
 
 def test_a_target_below_the_output_is_refused(tenon):

@@ -19,9 +19,9 @@ def blocks(language):
 @pytest.mark.parametrize("language,folder,suffix", [("cpp", "client/cpp/examples", "cc"),
                                                     ("python", "client/python/examples", "py")])
 def test_programs_in_the_readme_are_the_example_files(language, folder, suffix):
-    names = ["first_call", "measure"]
+    names = ["first_call", "measure"] if language == "cpp" else ["first_call", "plan", "measure"]
     assert blocks(language) == [(ROOT / folder / f"{n}.{suffix}").read_text() for n in names]
-    assert sorted(p.stem for p in (ROOT / folder).iterdir()) == names
+    assert sorted(p.stem for p in (ROOT / folder).iterdir()) == sorted(names)
 
 
 def test_first_call_from_cpp(server):
@@ -29,6 +29,22 @@ def test_first_call_from_cpp(server):
                             env={**os.environ, "TENON_SERVER": server.address},
                             capture_output=True, text=True, timeout=60)
     assert (result.returncode, result.stdout) == (0, "9 9 9 9\n"), result.stderr
+
+
+def value_of_the_ring():
+    """What client/python/examples/plan.py contracts, from one end of the ring to the other."""
+    import numpy as np
+    rng = np.random.default_rng(0)
+    tensors = [rng.normal(size=(2, 2, 2)) for _ in range(32)]
+    # One half and the other: each a vector over (first bond, last bond, the 16 chords).
+    halves = []
+    for half in (tensors[:16], tensors[16:]):
+        state = half[0].transpose(0, 2, 1).reshape(2, 2, 2)  # first bond, chords, current bond
+        for tensor in half[1:]:
+            state = np.einsum("acb,bdk->ackd", state, tensor)  # the new chord last
+            state = state.reshape(2, -1, 2)
+        halves.append(state)
+    return np.einsum("acb,bca->", *halves)
 
 
 def test_python_programs_as_the_readme_says(server, tmp_path):
@@ -39,8 +55,13 @@ def test_python_programs_as_the_readme_says(server, tmp_path):
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
     assert " ".join(lines[:2]).split() == ["[[9.", "9.]", "[9.", "9.]]"]
-    assert [line.split(" {")[0] for line in lines[2:]] == ["axes (0, 1)", "axes (0, 2)",
-                                                           "axes (1, 2)"]
+    plan = [line for line in lines[2:] if not line.startswith("axes")]
+    for line in plan[:-2]:
+        assert re.fullmatch(r"after \d+ trials: 10\^[0-9.]+ multiply-adds", line)
+    assert re.fullmatch(r"[0-9]+ slices of at most 2\^[0-6] elements", plan[-2])
+    assert float(plan[-1].removeprefix("value: ")) == pytest.approx(value_of_the_ring(), rel=1e-9)
+    assert [line.split(" {")[0] for line in lines[2 + len(plan):]] == [
+        "axes (0, 1)", "axes (0, 2)", "axes (1, 2)"]
     scores_of_python = [float(x) for x in re.findall(r"trustworthiness': ([0-9.]+)", result.stdout)]
     result = subprocess.run([str(BUILD / "client" / "cpp" / "tenon_measure")],
                             env={**os.environ, "TENON_SERVER": server.address},

@@ -3,14 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <complex>
+#include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "backends/core/error.h"
+#include "server/logging.h"
 #include "tests/server/contraction_test_server.h"
 #include "tests/server/measurement_test_server.h"
 
@@ -63,6 +68,7 @@ class PlanServiceTest : public ::testing::Test {
  protected:
   struct Planned {
     grpc::Status status;
+    int progress = 0;  // frames
     std::vector<v1::PlanImprovement> improvements;
     std::optional<v1::PlanResult> plan;
   };
@@ -74,11 +80,21 @@ class PlanServiceTest : public ::testing::Test {
     v1::PlanContractionResponse frame;
     while (reader->Read(&frame)) {
       EXPECT_FALSE(planned.plan.has_value()) << "a frame after the plan";
+      planned.progress += frame.has_progress() ? 1 : 0;
       if (frame.has_improvement()) planned.improvements.push_back(frame.improvement());
       if (frame.has_plan()) planned.plan = frame.plan();
     }
     planned.status = reader->Finish();
     return planned;
+  }
+
+  // Until no request is at work.
+  void AwaitIdle() {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (server_.state().executor.running() > 0 && std::chrono::steady_clock::now() < limit) {
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(server_.state().executor.running(), 0);
   }
 
   static v1::PlanContractionRequest Request(const v1::ContractHeader& header, int64_t trials = 8) {
@@ -257,6 +273,225 @@ TEST_F(PlanServiceTest, ACancelledSearchReturnsNothing) {
   while (reader->Read(&frame)) EXPECT_FALSE(frame.has_plan());
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
   EXPECT_TRUE(server_.AllReleased());
+}
+
+// A search that only a cancel or a deadline ends.
+v1::SearchOptions Endless() {
+  v1::SearchOptions search;
+  search.set_max_trials(int64_t{1} << 40);
+  search.set_cache(v1::PLAN_CACHE_POLICY_BYPASS);
+  return search;
+}
+
+TEST_F(PlanServiceTest, TellsProgressNoMoreOftenThanAsked) {
+  v1::PlanContractionRequest request = Request(Ring(60, "a"));
+  *request.mutable_search() = Endless();
+  constexpr double kInterval = 0.05;
+  request.mutable_execution()->set_progress_interval_seconds(kInterval);
+  grpc::ClientContext context;
+  const auto reader = server_.stub().PlanContraction(&context, request);
+  v1::PlanContractionResponse frame;
+  std::vector<v1::PlanProgress> progress;
+  // Until some trials have been told.
+  while ((progress.size() < 4 || progress.back().trials() == 0) && reader->Read(&frame)) {
+    if (frame.has_progress()) progress.push_back(frame.progress());
+  }
+  context.TryCancel();
+  while (reader->Read(&frame)) {
+  }
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  ASSERT_GE(progress.size(), 4u);
+  EXPECT_GE(progress[0].elapsed_seconds(), kInterval);
+  for (size_t i = 1; i < progress.size(); ++i) {
+    EXPECT_GE(progress[i].elapsed_seconds() - progress[i - 1].elapsed_seconds(), kInterval);
+    EXPECT_GE(progress[i].trials(), progress[i - 1].trials());
+  }
+  EXPECT_EQ(progress.back().queue_position(), 0);
+}
+
+TEST_F(PlanServiceTest, TellsNoProgressUnasked) {
+  v1::PlanContractionRequest request = Request(Ring(60, "a"));
+  EXPECT_EQ(Plan(request).progress, 0);
+  for (const double interval : {0.0, -1.0, std::nan("")}) {
+    request.mutable_execution()->set_progress_interval_seconds(interval);
+    EXPECT_EQ(Summary(Plan(request).status),
+              "INVALID_ARGUMENT BAD_PARAMETER header.execution.progress_interval_seconds");
+  }
+  // Longer than any search, and shorter than any clock tells.
+  for (const double interval : {1e300, 1e-300}) {
+    request.mutable_execution()->set_progress_interval_seconds(interval);
+    EXPECT_TRUE(Plan(request).plan.has_value());
+  }
+}
+
+TEST_F(PlanServiceTest, TellsItsPlaceInTheQueue) {
+  BusyExecutor busy(&server_.state().executor, 2);
+  v1::PlanContractionRequest request = Request(Ring(12, "a"));
+  request.mutable_execution()->set_progress_interval_seconds(0.01);
+  grpc::ClientContext contexts[2];
+  std::unique_ptr<grpc::ClientReader<v1::PlanContractionResponse>> readers[2];
+  v1::PlanContractionResponse frame;
+  for (int i = 0; i < 2; ++i) {
+    readers[i] = server_.stub().PlanContraction(&contexts[i], request);
+    ASSERT_TRUE(readers[i]->Read(&frame));  // so it waits
+    ASSERT_TRUE(frame.has_progress());
+    EXPECT_EQ(frame.progress().queue_position(), i);
+    EXPECT_EQ(frame.progress().trials(), 0);
+  }
+  busy.Release();
+  for (const auto& reader : readers) {
+    while (reader->Read(&frame)) {
+    }
+    EXPECT_TRUE(frame.has_plan());
+    EXPECT_TRUE(reader->Finish().ok());
+  }
+}
+
+TEST_F(PlanServiceTest, TheLogNamesTheRequest) {
+  v1::PlanContractionRequest request = Request(Ring(12, "a"));
+  request.set_request_id("the-request");
+  InitLogging("info", false);
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(Plan(request).status.ok());
+  request.mutable_search()->set_max_trials(0);
+  EXPECT_FALSE(Plan(request).status.ok());
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  InitLogging("error", false);
+  EXPECT_THAT(log, ::testing::ContainsRegex("request_id=the-request [^\n]*reason=OK"));
+  EXPECT_THAT(log, ::testing::ContainsRegex("request_id=the-request [^\n]*reason=BAD_PARAMETER"));
+}
+
+TEST_F(PlanServiceTest, ACancelledContractionStopsSearching) {
+  v1::ContractHeader header = Ring(100, "a");
+  *header.mutable_search() = Endless();
+  {
+    ContractClient client(&server_, std::chrono::milliseconds(200));
+    client.SendHeader(header);
+    EXPECT_EQ(client.Finish().status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  }
+  ContractClient client(&server_);
+  client.SendHeader(header);
+  client.Cancel();
+  client.Finish();
+  EXPECT_TRUE(server_.AllReleased());
+  AwaitIdle();
+}
+
+TEST_F(PlanServiceTest, ACancelledEstimateStopsSearching) {
+  v1::EstimateRequest request;
+  *request.mutable_header() = Ring(100, "a");
+  *request.mutable_header()->mutable_search() = Endless();
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
+  v1::EstimateResponse response;
+  EXPECT_EQ(server_.stub().Estimate(&context, request, &response).error_code(),
+            grpc::StatusCode::DEADLINE_EXCEEDED);
+  AwaitIdle();
+}
+
+TEST_F(PlanServiceTest, ContractObeysTheSearchOptions) {
+  v1::ContractHeader header = Ring(40, "a", true);
+  v1::SearchOptions* search = header.mutable_search();
+  search->set_max_trials(3);
+  search->set_seed(11);
+  search->set_target_size(8);
+  search->add_methods(v1::SEARCH_METHOD_BISECTION);
+  search->set_slicing_mode(v1::SLICING_MODE_FIXED_TREE);
+  const Answer answer = Contract(&server_, header);
+  ASSERT_TRUE(answer.status.ok()) << Summary(answer.status);
+  const v1::PlanSummary& plan = answer.report->plan();
+  EXPECT_EQ(plan.provenance().trials(), 3);
+  EXPECT_EQ(plan.provenance().seed(), 11u);
+  EXPECT_THAT(plan.provenance().methods(), ::testing::ElementsAre(v1::SEARCH_METHOD_BISECTION));
+  EXPECT_EQ(plan.provenance().slicing_mode(), v1::SLICING_MODE_FIXED_TREE);
+  EXPECT_LE(plan.per_slice().log2_largest_intermediate(), 3);
+  EXPECT_GT(plan.slices(), 1);
+}
+
+TEST_F(PlanServiceTest, RefusesOptionsThatMakeNoSense) {
+  using S = v1::SearchOptions;
+  struct Case {
+    const char* expected;
+    void (*set)(S*);
+  };
+  const Case cases[] = {
+      {"INVALID_ARGUMENT BAD_PARAMETER header.search.flops_weight",
+       [](S* s) { s->set_flops_weight(std::nan("")); }},
+      {"INVALID_ARGUMENT BAD_PARAMETER header.search.read_write_weight",
+       [](S* s) { s->set_read_write_weight(-1); }},
+      {"INVALID_ARGUMENT BAD_PARAMETER header.search.read_write_weight",
+       [](S* s) { s->set_read_write_weight(HUGE_VAL); }},
+      {"INVALID_ARGUMENT BAD_PARAMETER header.search.target_size",
+       [](S* s) { s->set_target_size(0); }},
+      {"INVALID_ARGUMENT BAD_PARAMETER header.search.memory_bytes",
+       [](S* s) { s->set_memory_bytes(-5); }},
+      {"INVALID_ARGUMENT BAD_PARAMETER header.search.max_time_seconds",
+       [](S* s) { s->set_max_time_seconds(std::nan("")); }},
+      {"INVALID_ARGUMENT BAD_PARAMETER header.search.max_time_seconds",
+       [](S* s) { s->set_max_time_seconds(-1); }},
+      {"FAILED_PRECONDITION EXCEEDS_SERVER_LIMIT header.search.max_time_seconds",
+       [](S* s) { s->set_max_time_seconds(1e300); }},
+      {"INVALID_ARGUMENT BAD_PARAMETER header.search.max_trials",
+       [](S* s) { s->set_max_trials(INT64_MIN); }},
+      {"INVALID_ARGUMENT BAD_PARAMETER header.search.threads", [](S* s) { s->set_threads(0); }},
+      {"INVALID_ARGUMENT MISSING_FIELD header.search.objective",
+       [](S* s) { s->set_objective(static_cast<v1::SearchObjective>(77)); }},
+      {"INVALID_ARGUMENT MISSING_FIELD header.search.slicing_mode",
+       [](S* s) { s->set_slicing_mode(static_cast<v1::SlicingMode>(-1)); }},
+      {"INVALID_ARGUMENT MISSING_FIELD header.search.cache",
+       [](S* s) { s->set_cache(static_cast<v1::PlanCachePolicy>(9)); }},
+      {"INVALID_ARGUMENT MISSING_FIELD header.search.methods[0]",
+       [](S* s) { s->add_methods(v1::SEARCH_METHOD_UNSPECIFIED); }},
+      {"INVALID_ARGUMENT BAD_PARAMETER header.search.methods[1]",
+       [](S* s) {
+         s->add_methods(v1::SEARCH_METHOD_GREEDY);
+         s->add_methods(v1::SEARCH_METHOD_GREEDY);
+       }},
+  };
+  for (const Case& one : cases) {
+    v1::PlanContractionRequest request = Request(Ring(12, "a"));
+    one.set(request.mutable_search());
+    EXPECT_EQ(Summary(Plan(request).status), one.expected);
+  }
+}
+
+TEST_F(PlanServiceTest, RefusesPathsToStartFromThatAreNone) {
+  struct Case {
+    const char* expected;
+    std::vector<std::vector<int64_t>> steps;
+    std::vector<std::string> sliced;
+  };
+  const std::vector<std::vector<int64_t>> whole = {{0, 1}, {4, 2}, {5, 3}};
+  const Case cases[] = {
+      {"", whole, {}},
+      {"", {{0, 1, 2}, {4, 3}}, {"a0"}},  // left to right
+      {"INVALID_ARGUMENT BAD_PATH header.search.initial.path.steps", {{0, 1}}, {}},
+      {"INVALID_ARGUMENT BAD_PATH header.search.initial.path.steps[1]", {{0, 1}, {0, 2}}, {}},
+      {"INVALID_ARGUMENT BAD_SLICE header.search.initial.sliced_indices[0]", whole, {"nowhere"}},
+      {"INVALID_ARGUMENT BAD_SLICE header.search.initial.sliced_indices[1]", whole, {"a0", "a0"}},
+  };
+  for (const Case& one : cases) {
+    v1::PlanContractionRequest request = Request(Ring(4, "a"));
+    v1::ExplicitPlan* initial = request.mutable_search()->mutable_initial();
+    initial->mutable_path()->set_format(v1::PATH_FORMAT_SSA);
+    for (const auto& step : one.steps) {
+      initial->mutable_path()->add_steps()->mutable_operands()->Add(step.begin(), step.end());
+    }
+    initial->mutable_sliced_indices()->Add(one.sliced.begin(), one.sliced.end());
+    EXPECT_EQ(Summary(Plan(request).status), *one.expected == '\0' ? "OK" : one.expected);
+  }
+}
+
+TEST_F(PlanServiceTest, RefusesNetworksThatAreNone) {
+  v1::PlanContractionRequest request;
+  EXPECT_EQ(Summary(Plan(request).status), "INVALID_ARGUMENT MISSING_FIELD header.network");
+  request.mutable_network();
+  EXPECT_EQ(Summary(Plan(request).status),
+            "INVALID_ARGUMENT BAD_EXPRESSION header.network.operands");
+  request = Request(Ring(12, "a"));
+  request.mutable_network()->add_output("nowhere");
+  EXPECT_EQ(Summary(Plan(request).status),
+            "INVALID_ARGUMENT UNKNOWN_INDEX header.network.output[0]");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "client/cpp/tool/contract_report.h"
 #include "client/cpp/tool/network_input.h"
 #include "client/cpp/tool/progress_bar.h"
+#include "client/cpp/tool/search_input.h"
 #include "client/cpp/tool/text.h"
 
 namespace tenon::tool {
@@ -105,10 +106,21 @@ absl::StatusOr<bool> Check(const std::string& path, const std::string& name,
   return outcome.passed();
 }
 
+// Lets the server derive everything that a plan file tells, before anything is sent or run.
+absl::Status CheckPlan(const PlanFile& plan, const client::ContractRequest& request,
+                       client::Client& client, const client::CallOptions& options) {
+  TENON_ASSIGN_OR_RETURN(const v1::EstimateResponse estimate, client.Estimate(request, options));
+  if (!estimate.has_plan()) return absl::OkStatus();  // it is refused, and the call says why
+  return CheckPlanFigures(plan, estimate.plan());
+}
+
 absl::StatusOr<client::ContractOutcome> Call(const NetworkInput& input, const Arguments& arguments,
                                              const Session& session) {
   TENON_ASSIGN_OR_RETURN(client::Client client, Connect(arguments));
   TENON_ASSIGN_OR_RETURN(const client::CallOptions options, CallOptionsOf(arguments, session));
+  if (input.plan.has_value()) {
+    TENON_RETURN_IF_ERROR(CheckPlan(*input.plan, input.request, client, options));
+  }
   ProgressBar bar(session.err, session.err_is_terminal);
   client::ContractCallbacks callbacks;
   if (bar.enabled()) {

@@ -155,7 +155,8 @@ absl::Status LoadEinsum(const Arguments& arguments, bool with_arrays, NetworkInp
 }
 
 // --target-size and its like, and --plan.
-absl::Status SetPlan(const Arguments& arguments, client::ContractRequest* request) {
+absl::Status SetPlan(const Arguments& arguments, NetworkInput* input) {
+  client::ContractRequest* request = &input->request;
   TENON_ASSIGN_OR_RETURN(request->search, ReadSearch(arguments));
   const auto plan = arguments.Get("plan");
   if (plan.has_value()) {
@@ -166,9 +167,8 @@ absl::Status SetPlan(const Arguments& arguments, client::ContractRequest* reques
     }
     TENON_ASSIGN_OR_RETURN(const Buffer text, ReadFile(*plan));
     TENON_ASSIGN_OR_RETURN(
-        const PlanFile file,
-        ParsePlanFile({text.as<char>(), static_cast<size_t>(text.size_bytes())}));
-    return UsePlanFile(file, request);
+        input->plan, ParsePlanFile({text.as<char>(), static_cast<size_t>(text.size_bytes())}));
+    return UsePlanFile(*input->plan, request);
   }
   if (request->search.has_value() && request->path.has_value()) {
     return Error(Reason::kBadParameter,
@@ -271,7 +271,7 @@ absl::StatusOr<NetworkInput> LoadNetworkInput(const Arguments& arguments, bool w
   } else {
     TENON_RETURN_IF_ERROR(LoadEinsum(arguments, with_arrays, &input));
   }
-  TENON_RETURN_IF_ERROR(SetPlan(arguments, &input.request));
+  TENON_RETURN_IF_ERROR(SetPlan(arguments, &input));
   TENON_RETURN_IF_ERROR(SetExecution(arguments, &input.request.execution));
   return input;
 }

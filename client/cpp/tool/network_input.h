@@ -4,10 +4,12 @@
 #ifndef TENON_CLIENT_CPP_TOOL_NETWORK_INPUT_H_
 #define TENON_CLIENT_CPP_TOOL_NETWORK_INPUT_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "backends/core/plan_file.h"
 #include "client/cpp/tool/arguments.h"
 #include "tenon/contract.h"
 
@@ -18,6 +20,7 @@ struct NetworkInput {
   std::string name;  // of the network; the expression itself for an einsum
   client::ContractRequest request;
   std::vector<Tensor> arrays;
+  std::optional<PlanFile> plan;  // that --plan names; the request has its path and slices
 };
 
 // Options of LoadNetworkInput.

@@ -15,13 +15,47 @@
 namespace tenon::tool {
 namespace {
 
+constexpr double kProgressSeconds = 0.25;
+
 std::string ImprovementText(const v1::PlanImprovement& better) {
   std::string text =
       StrCat("log10 flops ", FormatNumber(better.total().log10_flops(), 5), ", largest 2^",
              FormatNumber(better.total().log2_largest_intermediate(), 4));
   if (better.slices() > 1) text += StrCat(", ", better.slices(), " slices");
-  return StrCat(text, ", trial ", better.trials());
+  return text;
 }
+
+// One line: how far the search is and the best that it has found.
+class SearchLine {
+ public:
+  explicit SearchLine(ProgressBar* bar) : bar_(bar) {}
+
+  void Add(const v1::PlanImprovement& better) {
+    best_ = StrCat(", ", ImprovementText(better));
+    trials_ = std::max(trials_, better.trials());
+    Show();
+  }
+  void Add(const v1::PlanProgress& progress) {
+    if (progress.queue_position() > 0) {
+      return bar_->Update(std::nullopt, StrCat("queued, ", progress.queue_position(), " before"));
+    }
+    trials_ = std::max(trials_, progress.trials());
+    seconds_ = progress.elapsed_seconds();
+    Show();
+  }
+
+ private:
+  void Show() {
+    std::string text = StrCat(trials_, trials_ == 1 ? " trial" : " trials");
+    if (seconds_ > 0) text += StrCat(", ", FormatSeconds(seconds_));
+    bar_->Update(std::nullopt, text + best_);
+  }
+
+  ProgressBar* bar_;
+  std::string best_;
+  int64_t trials_ = 0;
+  double seconds_ = 0;
+};
 
 Json ToJson(const v1::PlanResult& result) {
   const v1::PlanSummary& plan = result.plan();
@@ -38,10 +72,10 @@ Json ToJson(const v1::PlanResult& result) {
       plan.has_predicted_seconds() ? Json(plan.predicted_seconds()) : Json(nullptr);
   json["planned_peak_bytes"] = result.planned_peak_bytes();
   json["wall_s"] = plan.provenance().search_seconds();
-  json["path_ssa"] = Json::array();
+  Json& path = json[plan.path().format() == v1::PATH_FORMAT_LINEAR ? "path_linear" : "path_ssa"];
+  path = Json::array();
   for (const v1::PathStep& step : plan.path().steps()) {
-    json["path_ssa"].push_back(
-        std::vector<int64_t>(step.operands().begin(), step.operands().end()));
+    path.push_back(std::vector<int64_t>(step.operands().begin(), step.operands().end()));
   }
   json["sliced"] =
       std::vector<std::string>(plan.sliced_indices().begin(), plan.sliced_indices().end());
@@ -74,18 +108,20 @@ absl::Status Run(const Arguments& arguments, const Session& session) {
   TENON_ASSIGN_OR_RETURN(NetworkInput input,
                          LoadNetworkInput(arguments, false, /*leave_path=*/true));
   if (!input.request.search.has_value()) input.request.search.emplace();
+  TENON_ASSIGN_OR_RETURN(input.request.path_format, ReadPathFormat(arguments));
   TENON_ASSIGN_OR_RETURN(client::Client client, Connect(arguments));
   TENON_ASSIGN_OR_RETURN(const client::CallOptions options, CallOptionsOf(arguments, session));
   v1::PlanResult result;
   {
-    ProgressBar bar(session.err, session.err_is_terminal);
-    client::OnImprovement improved;
+    ProgressBar bar(session.err, session.err_is_terminal && !arguments.Has("json"));
+    SearchLine line(&bar);
+    client::PlanCallbacks callbacks;
     if (bar.enabled()) {
-      improved = [&bar](const v1::PlanImprovement& better) {
-        bar.Update(std::nullopt, ImprovementText(better));
-      };
+      input.request.execution.set_progress_interval_seconds(kProgressSeconds);
+      callbacks.on_improvement = [&line](const v1::PlanImprovement& found) { line.Add(found); };
+      callbacks.on_progress = [&line](const v1::PlanProgress& progress) { line.Add(progress); };
     }
-    TENON_ASSIGN_OR_RETURN(result, client.Plan(input.request, options, improved));
+    TENON_ASSIGN_OR_RETURN(result, client.Plan(input.request, options, callbacks));
   }
   if (const auto path = arguments.Get("output")) {
     TENON_ASSIGN_OR_RETURN(const PlanFile file, MakePlanFile(input.name, NetworkOf(input),
@@ -116,6 +152,7 @@ CommandSpec PlanSpec() {
   spec.options.push_back(
       {"shape", "2,3", "Shape of the next operand of an einsum, in place of a file.", true});
   spec.options.push_back({"output", "FILE.json", "Write the plan to a file."});
+  spec.options.push_back({"path-format", "NAME", "ssa (the default) or linear."});
   spec.options.push_back(
       {"json", "",
        "Print one JSON object: log10_flops, sliced_log10_flops_total, sizes, slices, the path, "

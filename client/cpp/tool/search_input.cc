@@ -1,6 +1,8 @@
 #include "client/cpp/tool/search_input.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <map>
 #include <utility>
 
@@ -98,20 +100,27 @@ struct Numbered {
   }
 };
 
-// Those that a double holds.
+// Those beyond the range of a double are infinite.
 PlanFigures Figures(const v1::PlanCost& cost, double log2_slices) {
-  PlanFigures figures;
-  const auto add = [&](const char* name, double value) {
-    if (std::isfinite(value)) figures[name] = value;
-  };
-  add("flops", std::pow(10.0, cost.log10_flops()));
-  add("write", std::exp2(cost.log2_writes()));
-  add("read_write", std::exp2(cost.log2_read_write()));
-  add("max_size", std::exp2(cost.log2_largest_intermediate()));
-  add("max_step", std::exp2(cost.log2_largest_step()));
-  add("peak_size", std::exp2(cost.log2_peak()));
-  add("slices", std::exp2(log2_slices));
+  return {{"flops", std::pow(10.0, cost.log10_flops())},
+          {"write", std::exp2(cost.log2_writes())},
+          {"read_write", std::exp2(cost.log2_read_write())},
+          {"max_size", std::exp2(cost.log2_largest_intermediate())},
+          {"max_step", std::exp2(cost.log2_largest_step())},
+          {"peak_size", std::exp2(cost.log2_peak())},
+          {"slices", std::exp2(log2_slices)}};
+}
+
+PlanFigures FiniteFigures(const v1::PlanCost& cost, double log2_slices) {
+  PlanFigures figures = Figures(cost, log2_slices);
+  std::erase_if(figures, [](const auto& figure) { return !std::isfinite(figure.second); });
   return figures;
+}
+
+absl::Status CompareCosts(const PlanFigures& told, PlanFigures derived, const PlanFile& plan,
+                          const std::string& key) {
+  if (const auto score = PlanScore(derived, plan.provenance)) derived["score"] = *score;
+  return ComparePlanFigures(told, derived, key);
 }
 
 }  // namespace
@@ -150,6 +159,30 @@ absl::StatusOr<std::optional<v1::SearchOptions>> ReadSearch(const Arguments& arg
   return std::optional<v1::SearchOptions>(std::move(search));
 }
 
+absl::Status CheckPlanFigures(const PlanFile& plan, const v1::PlanSummary& derived) {
+  const PlanFigures total = Figures(derived.total(), derived.log2_slices());
+  absl::Status status = CompareCosts(plan.costs, total, plan, "costs");
+  if (status.ok()) {
+    status =
+        CompareCosts(plan.unsliced_costs, Figures(derived.unsliced(), 0), plan, "unsliced_costs");
+  }
+  const double target = static_cast<double>(plan.target_elements.value_or(INT64_MAX));
+  const double largest = total.at("max_size");
+  constexpr double kRounding = 1 + 1e-9;  // of a logarithm
+  if (status.ok() && largest > target * kRounding) {
+    status = Error(Reason::kBadParameter, StrCat("the plan tells a target of ", target,
+                                                 " elements, but it makes results of ", largest));
+  }
+  if (status.ok()) return status;
+  return Error(Reason::kBadParameter, std::string(status.message())).Field("--plan");
+}
+
+absl::StatusOr<v1::PathFormat> ReadPathFormat(const Arguments& arguments) {
+  const auto name = arguments.Get("path-format");
+  if (!name.has_value()) return v1::PATH_FORMAT_UNSPECIFIED;
+  return ParseEnum<v1::PathFormat>(*name, "path-format");
+}
+
 absl::Status UsePlanFile(const PlanFile& plan, client::ContractRequest* request) {
   const Numbered made_for(plan.network);
   const Numbered here(*request->network);
@@ -160,9 +193,13 @@ absl::Status UsePlanFile(const PlanFile& plan, client::ContractRequest* request)
   request->path = plan.path;
   request->sliced.clear();
   for (const std::string& name : plan.sliced) {
-    for (size_t i = 0; i < made_for.names.size(); ++i) {
-      if (made_for.names[i] == name) request->sliced.push_back(here.names[i]);
+    const auto known = std::find(made_for.names.begin(), made_for.names.end(), name);
+    if (known == made_for.names.end()) {
+      return Error(Reason::kBadParameter,
+                   StrCat("the plan slices '", name, "', which its network does not have"))
+          .Field("--plan");
     }
+    request->sliced.push_back(here.names[known - made_for.names.begin()]);
   }
   return absl::OkStatus();
 }
@@ -182,8 +219,8 @@ absl::StatusOr<PlanFile> MakePlanFile(const std::string& name, const Network& ne
   file.sliced.assign(plan.sliced_indices().begin(), plan.sliced_indices().end());
   if (search.has_target_size()) file.target_elements = search.target_size();
   if (search.has_memory_bytes()) file.memory_bytes = search.memory_bytes();
-  file.costs = Figures(plan.total(), plan.log2_slices());
-  file.unsliced_costs = Figures(plan.unsliced(), 0);
+  file.costs = FiniteFigures(plan.total(), plan.log2_slices());
+  file.unsliced_costs = FiniteFigures(plan.unsliced(), 0);
   const v1::PlanProvenance& made = plan.provenance();
   file.provenance.objective = static_cast<PlanObjective>(
       made.objective() == v1::SEARCH_OBJECTIVE_UNSPECIFIED ? PlanObjective::kWeighted

@@ -25,6 +25,13 @@ absl::StatusOr<std::optional<v1::SearchOptions>> ReadSearch(const Arguments& arg
 // same network; names may differ, as indices are told by their first appearance.
 absl::Status UsePlanFile(const PlanFile& plan, client::ContractRequest* request);
 
+// Checks what a file tells of its plan against what the server has derived of it: BAD_PARAMETER
+// (field "--plan") with the figure that differs, or with the target that is missed.
+absl::Status CheckPlanFigures(const PlanFile& plan, const v1::PlanSummary& derived);
+
+// "ssa" or "linear" of --path-format; unspecified without it.
+absl::StatusOr<v1::PathFormat> ReadPathFormat(const Arguments& arguments);
+
 // The plan of a search as a file for `network`, which has the sizes of all indices.
 absl::StatusOr<PlanFile> MakePlanFile(const std::string& name, const Network& network,
                                       const v1::SearchOptions& search,

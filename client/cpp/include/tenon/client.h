@@ -63,7 +63,7 @@ class Client {
   // be absent: a path to start from is search.initial.
   absl::StatusOr<v1::PlanResult> Plan(const ContractRequest& request,
                                       const CallOptions& options = {},
-                                      const OnImprovement& on_improvement = nullptr);
+                                      const PlanCallbacks& callbacks = {});
 
   // Starts a measurement. Refusals by the server come from Next().
   absl::StatusOr<MeasureStream> Measure(MeasureRequest request, const CallOptions& options = {});

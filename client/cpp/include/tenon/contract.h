@@ -49,6 +49,8 @@ struct ContractRequest {
   std::vector<std::string> sliced;
   std::string plan_id;
   std::optional<v1::SearchOptions> search;
+  // Of the path that Plan returns; unspecified: SSA.
+  v1::PathFormat path_format = v1::PATH_FORMAT_UNSPECIFIED;
 
   // Providers, threads, memory and so on; every field is explained in
   // proto/tenon/v1/contraction.proto.
@@ -92,8 +94,13 @@ struct ContractCallbacks {
   std::function<absl::Status(ContractResult)> on_result;
 };
 
-// Called by Plan, on the thread that called it, for every better plan. May be absent.
-using OnImprovement = std::function<void(const v1::PlanImprovement&)>;
+// Called by Plan, on the thread that called it, one at a time. Both may be absent.
+struct PlanCallbacks {
+  // Every better plan.
+  std::function<void(const v1::PlanImprovement&)> on_improvement;
+  // Needs execution.progress_interval_seconds.
+  std::function<void(const v1::PlanProgress&)> on_progress;
+};
 
 // The header of the call without inline bytes: what Contract and Estimate send. Checks what can be
 // checked here: one expression, byte counts that fit the shapes (SHAPE_MISMATCH), well-formed
