@@ -129,6 +129,7 @@ void CompiledProgram::ChooseKernels(const ImplementationLists& lists) {
   for (const Step& step : steps_) {
     names_.push_back(step.name);
     refusals_.push_back(step.refusals.c_str());
+    step_seconds_.push_back(step.seconds);
   }
 }
 
@@ -211,6 +212,7 @@ tenon_compiled_info CompiledProgram::Info() const {
   info.thread_bytes = scratch_bytes_;
   info.predicted_slice_seconds = PredictedSliceSeconds();
   info.predicted_once_seconds = PredictedOnceSeconds();
+  info.step_seconds = step_seconds_.data();
   std::memcpy(info.fingerprint, fingerprint_, sizeof(fingerprint_));
   return info;
 }

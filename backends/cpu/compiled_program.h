@@ -88,6 +88,7 @@ class CompiledProgram {
   Range phases_[3];
   std::vector<std::vector<int32_t>> slice_steps_;
   std::vector<const char*> names_, refusals_;
+  std::vector<double> step_seconds_;
   int64_t element_bytes_ = 0, scratch_bytes_ = 0;
   uint8_t fingerprint_[32] = {};
 };
