@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -23,6 +24,7 @@
 #include "backends/core/network.h"
 #include "backends/core/strings.h"
 #include "backends/cpu/provider.h"
+#include "backends/plugin/calibration.h"
 #include "backends/plugin/provider.h"
 #include "backends/schedule/contraction_job.h"
 #include "backends/schedule/program_cache.h"
@@ -114,8 +116,7 @@ StepFigures FiguresOf(const tenon_step& step, DType dtype, const MachineRates& r
 
 class Profile {
  public:
-  Profile(const Options& options, std::shared_ptr<plugin::Provider> provider)
-      : options_(options), provider_(std::move(provider)) {}
+  explicit Profile(const Options& options) : options_(options) {}
 
   void Measure(const std::string& path) {
     const NetworkFile file = OrDie(ReadNetworkFile(path));
@@ -129,6 +130,13 @@ class Profile {
                                     : OrDie(DTypeFromName(options_.dtype));
     MakeOperands(file);
     fastest_steps_.clear();
+    // Predictions are for the machine as it is now: neighbours come and go.
+    const Clock::time_point start = Clock::now();
+    provider_ = OrDie(plugin::Provider::Create(cpu::CpuProviderApi(), options_.kernels));
+    OrDie(provider_->WarmUp());
+    OrDie(provider_->Calibrate(nullptr));
+    calibration_seconds_ = SecondsSince(start);
+    cache_ = std::make_unique<schedule::ProgramCache>(64, int64_t{64} << 20);
     if (options_.floor) rates_[dtype_] = MeasureRates(dtype_, options_.threads);  // clocks drift
     // The fastest of all, as the rates are; the first one warms up.
     Run fastest = RunOnce();
@@ -159,7 +167,7 @@ class Profile {
     CancelToken cancel;
     Run run;
     Clock::time_point start = Clock::now();
-    const auto job = OrDie(ContractionJob::Prepare(request_, {provider_}, &cancel, &cache_));
+    const auto job = OrDie(ContractionJob::Prepare(request_, {provider_}, &cancel, cache_.get()));
     run.setup = SecondsSince(start);
     if (!job->Report().cached) prepare_seconds_ = run.setup;
     std::vector<const void*> pointers;
@@ -210,6 +218,7 @@ class Profile {
                            {"seconds", run.total()},
                            {"predicted_seconds", predicted_},
                            {"workers", workers_},
+                           {"calibration_seconds", calibration_seconds_},
                            {"prepare_seconds", prepare_seconds_},
                            {"setup_seconds", run.setup},
                            {"start_seconds", run.start},
@@ -222,6 +231,9 @@ class Profile {
                            {"copy_gb_s", rates.copy_bytes / 1e9},
                            {"cached_copy_gb_s", rates.cached_copy_bytes / 1e9}};
     if (options_.all_steps) {
+      const tenon_calibration& times = *provider_->calibration();
+      line["speedups"] = {times.arithmetic_speedup, times.traffic_speedup};
+      line["factors"] = std::vector<double>(times.factors, times.factors + times.n_factors);
       for (const StepFigures& figures : figures_) {
         nlohmann::json step = figures.sizes;
         step["runs"] = figures.runs;
@@ -249,7 +261,8 @@ class Profile {
   std::map<DType, MachineRates> rates_;
   std::map<int, double> fastest_steps_;  // seconds, by step
   std::vector<StepFigures> figures_;
-  schedule::ProgramCache cache_{64, int64_t{64} << 20};
+  std::unique_ptr<schedule::ProgramCache> cache_;
+  double calibration_seconds_ = 0;
   double prepare_seconds_ = 0;
   double flops_ = 0, predicted_ = 0;
   int64_t workers_ = 0;
@@ -287,10 +300,7 @@ Options ParseArguments(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   const tenon::bench::Options options = tenon::bench::ParseArguments(argc, argv);
-  auto provider = tenon::bench::OrDie(
-      tenon::plugin::Provider::Create(tenon::cpu::CpuProviderApi(), options.kernels));
-  tenon::bench::OrDie(provider->WarmUp());
   tenon::BlockPool::Shared().SetLimit(int64_t{8} << 30);  // memory stays warm, as in a server
-  tenon::bench::Profile profile(options, provider);
+  tenon::bench::Profile profile(options);
   for (const std::string& file : options.files) profile.Measure(file);
 }
