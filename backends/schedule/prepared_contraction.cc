@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <utility>
 
 #include "backends/core/error.h"
@@ -353,7 +352,7 @@ double PreparedContraction::PredictRunSeconds() const {
                         static_cast<double>(std::max<int64_t>(descriptor.slices_per_block, 1)) *
                         GroupShare();
   if (const auto run = lane.compiled->Predict(lane.workers, lane.threads)) {
-    return run->once_seconds + run->slice_seconds * std::ceil(slices / Workers());
+    return run->once_seconds + run->slice_seconds * slices / Workers();
   }
   const tenon_compiled_info& info = lane.compiled->info();
   if (info.predicted_slice_seconds < 0) return -1;
