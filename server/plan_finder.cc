@@ -92,7 +92,8 @@ class Finder {
   // own path, unless the caller knows better.
   bool LeftToTheEngine() const {
     const bool asked = !call_.question->default_budget || call_.question->has_methods ||
-                       call_.question->options.target_elements.has_value();
+                       call_.question->options.target_elements.has_value() ||
+                       call_.question->objective == v1::SEARCH_OBJECTIVE_SECONDS;
     return !asked && !call_.request.path.has_value() &&
            (call_.operands.size() <= 2 || call_.varies());
   }

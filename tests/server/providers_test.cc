@@ -25,10 +25,11 @@ class ProvidersTest : public ::testing::Test {
     return DeclareProviders(names, {SourceOf("cpu", cpu_), SourceOf("other", other_)}, &registry_);
   }
   void Warm() {
-    WarmProviders({SourceOf("cpu", cpu_), SourceOf("other", other_)}, CalibrationStore(""), &registry_, [this] {
-      std::lock_guard lock(mutex_);
-      ++changes_;
-    });
+    WarmProviders({SourceOf("cpu", cpu_), SourceOf("other", other_)}, CalibrationStore(""),
+                  &registry_, [this] {
+                    std::lock_guard lock(mutex_);
+                    ++changes_;
+                  });
   }
   FakeProvider cpu_{"cpu"}, other_{"other"};
   ProviderRegistry registry_;
