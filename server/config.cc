@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "backends/core/error.h"
+#include "server/calibration_store.h"
 #include "server/process_stats.h"
 #include "server/scratch_space.h"
 
@@ -66,6 +67,10 @@ ABSL_FLAG(std::string, scratch_budget, "25%",
           "Temporary files of all calls together: bytes with a unit, or a percentage of what is "
           "free on the directory's file system when the server starts, which is taken as none if "
           "that lies in memory. 0: requests may have no temporary files.");
+ABSL_FLAG(std::string, calibration_dir, "",
+          "Directory in which the times that providers measure when they start are kept for the "
+          "next start, made when it is not there. Empty: tenon in the user's folder of caches. "
+          "none: nothing is kept.");
 ABSL_FLAG(std::string, port_file, "",
           "File to write once the ports are bound: the gRPC and the metrics port on one line, for "
           "scripts that listen on port 0. Empty: none.");
@@ -190,6 +195,13 @@ absl::Status FillScratch(Config* config) {
   return absl::OkStatus();
 }
 
+void FillCalibration(Config* config) {
+  config->calibration_dir = absl::GetFlag(FLAGS_calibration_dir);
+  config->default_calibration_dir = config->calibration_dir.empty();
+  if (config->default_calibration_dir) config->calibration_dir = DefaultCalibrationDir();
+  if (config->calibration_dir == "none") config->calibration_dir.clear();
+}
+
 absl::Status FillDurations(Config* config) {
   const absl::Duration kNone = absl::ZeroDuration(), kShort = absl::Milliseconds(10);
 #define TENON_DURATION(name, lowest)          \
@@ -253,6 +265,7 @@ absl::StatusOr<Config> ConfigFromFlags() {
   TENON_RETURN_IF_ERROR(FillDurations(&config));
   TENON_ASSIGN_OR_RETURN(config.data_root,
                          CheckDirectory("data_root", absl::GetFlag(FLAGS_data_root)));
+  FillCalibration(&config);
   TENON_RETURN_IF_ERROR(FillScratch(&config));
   config.port_file = absl::GetFlag(FLAGS_port_file);
   config.log_level = absl::GetFlag(FLAGS_log_level);

@@ -41,6 +41,9 @@ struct Config {
   bool default_scratch_dir = false;
   int64_t scratch_budget_bytes = 0;  // of all temporary files together; 0: none are made
 
+  std::string calibration_dir;  // of what providers measured; empty: nothing is kept
+  bool default_calibration_dir = false;
+
   std::string port_file;  // empty: none
 
   std::string log_level;  // trace, debug, info, warning, error

@@ -107,11 +107,6 @@ absl::Status Options::ReadSearch(const v1::SearchOptions& search) {
   call_.request.allow_output_slicing = question.options.allow_output_slicing;
   call_.request.allow_slicing = question.options.slicing_mode != planner::SlicingMode::kNone;
   call_.question = std::move(question);
-  const std::string first =
-      header_.execution().providers_size() == 0 ? "cpu" : header_.execution().providers(0);
-  if (!search.provider().empty() && search.provider() != first) {
-    return NotOffered("header.search.provider", "planning for a provider that does not come first");
-  }
   if (!search.has_initial()) return absl::OkStatus();
   call_.plan_field = "header.search.initial.";
   return ReadExplicitPlan(search.initial());

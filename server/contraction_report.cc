@@ -15,9 +15,15 @@ namespace {
 using contraction::PathCost;
 using schedule::ContractionJob;
 
-// Log2 of the objective's value. Of seconds only the search knows.
+bool IsBySeconds(const ContractCall& call) {
+  return call.provenance.has_value() &&
+         call.provenance->objective() == v1::SEARCH_OBJECTIVE_SECONDS;
+}
+
+// Log2 of the objective's value; 0 for seconds, which a path alone does not tell.
 double Log2Score(const ContractCall& call, const PathCost& cost, double share) {
   double flops_weight = 1, read_write_weight = 64;
+  if (IsBySeconds(call)) return 0;
   if (call.provenance.has_value()) {
     if (call.provenance->objective() == v1::SEARCH_OBJECTIVE_LARGEST_INTERMEDIATE) {
       return std::log2(cost.max_size);
@@ -36,6 +42,20 @@ void WriteCost(const ContractCall& call, const PathCost& cost, double share, v1:
   out->set_log2_read_write(std::log2(cost.read_write * share));
   out->set_log2_peak(std::log2(cost.peak_size));
   out->set_log2_score(Log2Score(call, cost, share));
+}
+
+// Costs of a slice and of all. `seconds`: predicted for all; absent without a model.
+template <typename Message>
+void WriteCosts(const ContractCall& call, const PathCost& cost, std::optional<double> seconds,
+                Message* out) {
+  const double share = 1 / std::max(cost.slices, 1.0);
+  WriteCost(call, cost, share, out->mutable_per_slice());
+  WriteCost(call, cost, 1, out->mutable_total());
+  if (!seconds.has_value()) return;
+  out->set_predicted_seconds(*seconds);
+  if (!IsBySeconds(call)) return;
+  out->mutable_per_slice()->set_log2_score(std::log2(*seconds * share));
+  out->mutable_total()->set_log2_score(std::log2(*seconds));
 }
 
 void WritePath(const contraction::Expression& expression, const contraction::Path& path,
@@ -172,10 +192,8 @@ void WritePlanSummary(const ContractCall& call, const ContractionJob& job, v1::P
       std::max(0.0, cost.flops - flops - MultiplyAdds(HoistedSaving(job), job.dtype())));
   out->set_shared_flops(call.varies() ? MultiplyAdds(job.shared_flops(), job.dtype()) : 0);
   WriteCost(call, job.unsliced_cost(), 1, out->mutable_unsliced());
-  WriteCost(call, cost, 1 / std::max(cost.slices, 1.0), out->mutable_per_slice());
-  WriteCost(call, cost, 1, out->mutable_total());
+  WriteCosts(call, cost, job.predicted_seconds(), out);
   WriteProvenance(call, job, out->mutable_provenance());
-  if (const auto seconds = job.predicted_seconds()) out->set_predicted_seconds(*seconds);
   if (call.detail != v1::REPORT_DETAIL_BRIEF)
     WritePath(job.expression(), job.path(), job.sliced(), out);
 }
@@ -201,11 +219,11 @@ absl::StatusOr<ReadPlan> PlanOf(const ContractCall& call) {
 
 }  // namespace
 
-absl::Status WritePlanCosts(const ContractCall& call, v1::PlanImprovement* out) {
+absl::Status WritePlanCosts(const ContractCall& call, std::optional<double> seconds,
+                            v1::PlanImprovement* out) {
   TENON_ASSIGN_OR_RETURN(const ReadPlan plan, PlanOf(call));
   const PathCost cost = contraction::ComputeCost(plan.expression, plan.path, plan.sliced);
-  WriteCost(call, cost, 1 / std::max(cost.slices, 1.0), out->mutable_per_slice());
-  WriteCost(call, cost, 1, out->mutable_total());
+  WriteCosts(call, cost, seconds, out);
   out->set_slices(SliceCount(cost.slices));
   return absl::OkStatus();
 }
@@ -222,8 +240,7 @@ absl::Status WritePlanWithoutProgram(const ContractCall& call, v1::PlanSummary* 
   out->set_log2_slices(std::log2(cost.slices));
   WriteCost(call, contraction::ComputeCost(plan.expression, plan.path, {}), 1,
             out->mutable_unsliced());
-  WriteCost(call, cost, 1 / std::max(cost.slices, 1.0), out->mutable_per_slice());
-  WriteCost(call, cost, 1, out->mutable_total());
+  WriteCosts(call, cost, std::nullopt, out);
   if (call.provenance.has_value()) *out->mutable_provenance() = *call.provenance;
   if (call.detail != v1::REPORT_DETAIL_BRIEF) {
     WritePath(plan.expression, plan.path, plan.sliced, out);

@@ -33,8 +33,9 @@ TensorSpec ResultSpec(const ContractCall& call, const schedule::ContractionJob& 
 
 void WritePlanSummary(const ContractCall& call, const schedule::ContractionJob& job,
                       v1::PlanSummary* out);
-// Costs and slices of the plan in the call's request.
-absl::Status WritePlanCosts(const ContractCall& call, v1::PlanImprovement* out);
+// Costs and slices of the plan in the call's request. `seconds`: predicted; absent without a model.
+absl::Status WritePlanCosts(const ContractCall& call, std::optional<double> seconds,
+                            v1::PlanImprovement* out);
 // What WritePlanSummary tells where no program could be compiled: its flops are without hoisting.
 absl::Status WritePlanWithoutProgram(const ContractCall& call, v1::PlanSummary* out);
 void WriteMemoryPlan(const schedule::ContractionJob& job, int64_t staging_bytes,

@@ -81,6 +81,9 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
                            DecodeHeader(&header, *state_, HeaderUse::kEstimate, dtype));
     record_.set_request_id(call.request_id);
     if (call.question.has_value()) call.question->options.trials_made = &trials_;
+    if (call.question.has_value() && call.question->provider != nullptr) {
+      call.providers = {call.question->provider};
+    }
     // A plan may be for another machine.
     if (call.budget_is_the_servers) call.memory_budget_bytes = INT64_MAX;
     TENON_RETURN_IF_ERROR(FindPlan(&call, state_, &cancel_,
@@ -143,7 +146,8 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
     out->set_elapsed_seconds(found.seconds);
     out->set_trials(found.trials);
     if (!found.methods.empty()) out->set_method(ToWire(found.methods.back()));
-    if (!WritePlanCosts(with, out).ok()) return;  // the search checks what it makes
+    if (!WritePlanCosts(with, found.predicted_seconds, out).ok())
+      return;  // the search checks what it makes
     Send(std::move(frame), /*replaces=*/true);
   }
 

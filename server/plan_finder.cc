@@ -1,12 +1,16 @@
 #include "server/plan_finder.h"
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "backends/contraction/path.h"
 #include "backends/core/error.h"
+#include "backends/planner/time_model.h"
+#include "backends/schedule/compute_type.h"
 #include "google/protobuf/util/time_util.h"
 #include "server/version.h"
 
@@ -67,7 +71,8 @@ class Finder {
     if (!call_.question.has_value() || LeftToTheEngine()) return absl::OkStatus();
     TENON_ASSIGN_OR_RETURN(expression_, ExpressionOf(call_));
     TENON_RETURN_IF_ERROR(SetLimits());
-    const PlanKey key = planner::MakePlanKey(expression_, options_, MemoryContext());
+    TENON_RETURN_IF_ERROR(SetTimes());
+    const PlanKey key = planner::MakePlanKey(expression_, options_, Context());
     std::shared_ptr<const FoundPlan> found;
     const bool use = call_.question->cache == v1::PLAN_CACHE_POLICY_USE;
     if (call_.question->cache != v1::PLAN_CACHE_POLICY_BYPASS) found = state_.plan_cache.Find(key);
@@ -87,7 +92,8 @@ class Finder {
   // own path, unless the caller knows better.
   bool LeftToTheEngine() const {
     const bool asked = !call_.question->default_budget || call_.question->has_methods ||
-                       call_.question->options.target_elements.has_value();
+                       call_.question->options.target_elements.has_value() ||
+                       call_.question->objective == v1::SEARCH_OBJECTIVE_SECONDS;
     return !asked && !call_.request.path.has_value() &&
            (call_.operands.size() <= 2 || call_.varies());
   }
@@ -108,15 +114,52 @@ class Finder {
     return absl::OkStatus();
   }
 
-  // What the planned peak depends on besides the plan.
-  std::string MemoryContext() const {
+  // The provider that the plan is for.
+  const std::shared_ptr<plugin::Provider>& PlannedProvider() const {
+    const auto& named = call_.question->provider;
+    return named != nullptr ? named : call_.providers.front();
+  }
+
+  // With a provider that the search names, it alone.
+  std::vector<std::shared_ptr<plugin::Provider>> PlannedProviders() const {
+    if (!call_.question.has_value() || call_.question->provider == nullptr) return call_.providers;
+    return {call_.question->provider};
+  }
+
+  // The time model, which decides only by the objective of seconds.
+  absl::Status SetTimes() {
+    const plugin::Provider& provider = *PlannedProvider();
+    const bool decides = options_.objective.kind == planner::Objective::Kind::kSeconds;
+    if (provider.calibration() == nullptr) {
+      if (!decides) return absl::OkStatus();
+      return Error(Reason::kUnsupportedByProvider,
+                   StrCat("provider '", provider.name(),
+                          "' has no time model to search by predicted seconds"))
+          .Field("header.search.objective")
+          .Meta("provider", provider.name());
+    }
+    TENON_ASSIGN_OR_RETURN(const DType dtype, schedule::ComputeType(call_.request));
+    int threads = call_.request.threads;
+    if (threads == 0) threads = std::numeric_limits<int>::max();  // all that were measured
+    times_ = planner::MakeStepTimes(*provider.calibration(), dtype, threads);
+    if (!decides) return absl::OkStatus();
+    options_.objective.times = &*times_;
+    options_.predicted_seconds = [this](const Plan& plan) -> std::optional<double> {
+      const auto job = PrepareCall(CallWith(plan), cancel_, &state_.programs);
+      return job.ok() ? (*job)->predicted_seconds() : std::nullopt;
+    };
+    return absl::OkStatus();
+  }
+
+  // What the planned peak and the predicted seconds depend on besides the plan.
+  std::string Context() const {
     std::string context = StrCat(call_.request.threads, ",", call_.request.accumulate_double, ",",
                                  call_.request.normalize, ",", call_.request.expected_sets, ",",
                                  static_cast<int>(call_.result_dtype));
     for (const OperandSource& operand : call_.operands) {
       context += StrCat(",", static_cast<int>(operand.spec.dtype), operand.varying);
     }
-    for (const auto& provider : call_.providers) context += StrCat(",", provider->name());
+    for (const auto& provider : PlannedProviders()) context += StrCat(",", provider->name());
     return context;
   }
 
@@ -143,11 +186,20 @@ class Finder {
 
   ContractCall CallWith(const Plan& plan) const {
     ContractCall planned = call_;
+    planned.providers = PlannedProviders();
     for (OperandSource& operand : planned.operands) operand.inline_bytes.reset();
     SetPlan(expression_, plan, &planned.request);
     planned.request.allow_slicing = false;
     planned.required_fingerprint.clear();
     return planned;
+  }
+
+  // By the model of steps: it takes no time beside the search.
+  double ModelSeconds(const Plan& plan) const {
+    planner::Objective seconds;
+    seconds.kind = planner::Objective::Kind::kSeconds;
+    seconds.times = &*times_;
+    return planner::PlanScore(expression_, seconds, plan);
   }
 
   absl::StatusOr<FoundPlan> Search(const FoundPlan* start) {
@@ -157,7 +209,13 @@ class Finder {
     }
     planner::OnImprovement report;
     if (on_better_ != nullptr) {
-      report = [this](const FoundPlan& found) { on_better_(found, CallWith(found.plan)); };
+      report = [this](const FoundPlan& found) {
+        FoundPlan better = found;
+        if (!better.predicted_seconds.has_value() && times_.has_value()) {
+          better.predicted_seconds = ModelSeconds(found.plan);
+        }
+        on_better_(better, CallWith(found.plan));
+      };
     }
     auto found = planner::Search(expression_, options_, cancel_, report);
     if (found.ok()) return found;
@@ -200,7 +258,8 @@ class Finder {
   absl::Status KeepFingerprint() {
     if (call_.required_fingerprint.empty()) return absl::OkStatus();
     for (const auto& stored : state_.plans.FindFor(NetworkKey(expression_))) {
-      const ContractCall planned = CallWith(stored->plan);
+      ContractCall planned = CallWith(stored->plan);
+      planned.providers = call_.providers;
       const auto job = PrepareCall(planned, cancel_, &state_.programs);
       if (job.ok() && (*job)->fingerprint() == call_.required_fingerprint) {
         TakePlan(*stored);
@@ -216,6 +275,7 @@ class Finder {
   const OnBetterPlan& on_better_;
   Expression expression_;
   planner::SearchOptions options_;
+  std::optional<planner::StepTimes> times_;  // absent: no model
 };
 
 }  // namespace

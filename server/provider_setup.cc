@@ -49,11 +49,13 @@ absl::StatusOr<std::shared_ptr<plugin::Provider>> StartProvider(const ProviderSo
   return provider;
 }
 
-void WarmOne(const ProviderSource& source, ProviderRegistry* registry) {
+void WarmOne(const ProviderSource& source, const CalibrationStore& calibrations,
+             ProviderRegistry* registry) {
   ProviderRegistry::Entry entry{source.name, nullptr, absl::OkStatus()};
   absl::StatusOr<std::shared_ptr<plugin::Provider>> provider = StartProvider(source);
   if (provider.ok()) {
     entry.provider = *std::move(provider);
+    calibrations.Calibrate(*entry.provider);
     Log(LogLevel::kInfo, "provider ready",
         {{"provider", source.name},
          {"description", std::string(entry.provider->info().description)},
@@ -108,14 +110,14 @@ absl::Status DeclareProviders(const std::vector<std::string>& names,
   return absl::OkStatus();
 }
 
-void WarmProviders(const std::vector<ProviderSource>& sources, ProviderRegistry* registry,
-                   const std::function<void()>& changed) {
+void WarmProviders(const std::vector<ProviderSource>& sources, const CalibrationStore& calibrations,
+                   ProviderRegistry* registry, const std::function<void()>& changed) {
   std::vector<std::thread> threads;
   for (const ProviderRegistry::Entry& entry : registry->entries()) {
     const ProviderSource* source = FindSource(sources, entry.name);
     if (source == nullptr) continue;
-    threads.emplace_back([source, registry, &changed] {
-      WarmOne(*source, registry);
+    threads.emplace_back([source, registry, &calibrations, &changed] {
+      WarmOne(*source, calibrations, registry);
       changed();
     });
   }

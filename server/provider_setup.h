@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "backends/plugin/abi.h"
+#include "server/calibration_store.h"
 #include "server/state.h"
 
 namespace tenon::server {
@@ -30,11 +31,11 @@ absl::Status DeclareProviders(const std::vector<std::string>& names,
                               const std::vector<ProviderSource>& sources,
                               ProviderRegistry* registry);
 
-// Creates and warms all declared providers side by side and returns when all are warm or have
-// failed; the registry then tells which. Calls `changed` after each, from the thread that warmed
-// it.
-void WarmProviders(const std::vector<ProviderSource>& sources, ProviderRegistry* registry,
-                   const std::function<void()>& changed);
+// Creates, warms and calibrates all declared providers side by side and returns when all are warm
+// or have failed; the registry then tells which. `calibrations` keeps what they measure. Calls
+// `changed` after each, from the thread that warmed it.
+void WarmProviders(const std::vector<ProviderSource>& sources, const CalibrationStore& calibrations,
+                   ProviderRegistry* registry, const std::function<void()>& changed);
 
 // How an entry of the registry stands.
 enum class ProviderCondition { kAbsent, kStarting, kReady, kFailed };

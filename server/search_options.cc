@@ -69,6 +69,10 @@ class Reader {
     options_.allow_output_slicing = search_.allow_output_slicing();
     options_.seed = search_.seed();
     if (search_.has_simplify()) options_.simplify = search_.simplify();
+    if (search_.provider().empty()) return absl::OkStatus();
+    auto provider = state_.providers.Find(search_.provider());
+    if (!provider.ok()) return PrefixFields(provider.status(), prefix_ + "provider");
+    question_.provider = *std::move(provider);
     return absl::OkStatus();
   }
 
@@ -117,7 +121,8 @@ absl::Status Reader::ReadObjective() {
       objective.kind = planner::Objective::Kind::kLargest;
       break;
     case v1::SEARCH_OBJECTIVE_SECONDS:
-      return NotOffered(prefix_ + "objective", "searching by predicted seconds");
+      objective.kind = planner::Objective::Kind::kSeconds;
+      break;
     default:
       break;
   }

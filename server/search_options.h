@@ -3,6 +3,7 @@
 #ifndef TENON_SERVER_SEARCH_OPTIONS_H_
 #define TENON_SERVER_SEARCH_OPTIONS_H_
 
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -20,14 +21,16 @@ struct PlanQuestion {
   v1::PlanCachePolicy cache = v1::PLAN_CACHE_POLICY_USE;
   bool default_budget = true;  // the request limits neither trials nor time
   bool has_methods = false;
+  // Whose time model counts and whose memory is planned; null: the contraction's first one.
+  std::shared_ptr<plugin::Provider> provider;
 };
 
 // A search that nobody asked anything of: the server's budget, slices where they are needed.
 PlanQuestion DefaultQuestion(const ServerState& state);
 
 // Checks and reads `search`, whose fields are named `prefix` + name in errors: BAD_PARAMETER,
-// MISSING_FIELD (an unknown value of an enumeration), EXCEEDS_SERVER_LIMIT (seconds),
-// NOT_IMPLEMENTED (the objective of predicted seconds).
+// MISSING_FIELD (an unknown value of an enumeration), EXCEEDS_SERVER_LIMIT (seconds), and those of
+// ProviderRegistry::Find.
 absl::Status ReadSearchOptions(const v1::SearchOptions& search, const std::string& prefix,
                                const ServerState& state, PlanQuestion* question);
 

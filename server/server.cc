@@ -196,7 +196,8 @@ absl::Status Server::BuildGrpc() {
 }
 
 void Server::WarmUp() {
-  WarmProviders(parts_.providers, &state_->providers, [this] { UpdateHealth(); });
+  WarmProviders(parts_.providers, CalibrationStore(config_.calibration_dir), &state_->providers,
+                [this] { UpdateHealth(); });
   const std::vector<ProviderRegistry::Entry> entries = state_->providers.entries();
   const bool any = std::any_of(entries.begin(), entries.end(),
                                [](const auto& entry) { return entry.provider != nullptr; });

@@ -129,6 +129,7 @@ void CompiledProgram::ChooseKernels(const ImplementationLists& lists) {
   for (const Step& step : steps_) {
     names_.push_back(step.name);
     refusals_.push_back(step.refusals.c_str());
+    step_seconds_.push_back(step.seconds);
   }
 }
 
@@ -169,21 +170,40 @@ void CompiledProgram::FormFingerprint(std::string_view environment) {
   std::memcpy(fingerprint_, digest.data(), digest.size());
 }
 
+// A step runs once per value of the loops at positions below its level.
+double CompiledProgram::SlicesPerRun(const Step& step) const {
+  double slices = 1;
+  if (step.view.step->c.space == TENON_SPACE_RESULT) return slices;
+  for (int32_t loop = step.view.step->level; loop < program_->n_sliced; ++loop) {
+    slices *= static_cast<double>(program_->sliced[loop].extent);
+  }
+  return slices;
+}
+
 double CompiledProgram::PredictedSliceSeconds() const {
   const Range range = phases_[TENON_PHASE_SLICE];
   double seconds = 0;
   for (size_t i = range.first; i < range.last; ++i) {
-    const Step& step = steps_[i];
-    // A step runs once per value of the loops at positions below its level.
-    double slices_per_run = 1;
-    if (step.view.step->c.space != TENON_SPACE_RESULT) {
-      for (int32_t loop = step.view.step->level; loop < program_->n_sliced; ++loop) {
-        slices_per_run *= static_cast<double>(program_->sliced[loop].extent);
-      }
-    }
-    seconds += (step.seconds + kStepSeconds) / slices_per_run;
+    seconds += (steps_[i].seconds + kStepSeconds) / SlicesPerRun(steps_[i]);
   }
   return seconds;
+}
+
+tenon_prediction CompiledProgram::Predict(int workers, int threads) const {
+  tenon_prediction prediction{};
+  prediction.struct_size = sizeof(prediction);
+  const size_t first_slice_step = phases_[TENON_PHASE_SLICE].first;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
+    const StepWork work = WorkOf(step.view, step.name, step.seconds);
+    if (i < first_slice_step) {
+      prediction.once_seconds += StepSeconds(*times_, work, threads, 1);
+    } else {
+      prediction.slice_seconds +=
+          StepSeconds(*times_, work, std::max(1, threads / workers), workers) / SlicesPerRun(step);
+    }
+  }
+  return prediction;
 }
 
 double CompiledProgram::PredictedOnceSeconds() const {
@@ -211,6 +231,7 @@ tenon_compiled_info CompiledProgram::Info() const {
   info.thread_bytes = scratch_bytes_;
   info.predicted_slice_seconds = PredictedSliceSeconds();
   info.predicted_once_seconds = PredictedOnceSeconds();
+  info.step_seconds = step_seconds_.data();
   std::memcpy(info.fingerprint, fingerprint_, sizeof(fingerprint_));
   return info;
 }

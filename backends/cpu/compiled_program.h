@@ -7,10 +7,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "backends/cpu/kernel.h"
+#include "backends/cpu/machine_times.h"
 #include "backends/cpu/normalization.h"
 #include "backends/plugin/abi.h"
 
@@ -69,6 +71,11 @@ class CompiledProgram {
   int64_t scratch_bytes() const { return scratch_bytes_; }
   // Of one operand set with all its slices and of what is done once, on one thread.
   double PredictedSeconds() const;
+  // For predictions; null: by the table alone. Before others see this.
+  void SetTimes(std::shared_ptr<const MachineTimes> times) { times_ = std::move(times); }
+  bool has_times() const { return times_ != nullptr; }
+  // Of a run with so many workers and threads in all, by the times that were set.
+  tenon_prediction Predict(int workers, int threads) const;
   // Points into this.
   tenon_compiled_info Info() const;
 
@@ -79,6 +86,8 @@ class CompiledProgram {
   absl::Status LinkSources();
   void ListSliceSteps();
   void FormFingerprint(std::string_view environment);
+  // Slices for each run of a slice step.
+  double SlicesPerRun(const Step& step) const;
   double PredictedSliceSeconds() const;
   // Of the steps that run once for all slices of a set, on one thread.
   double PredictedOnceSeconds() const;
@@ -88,6 +97,8 @@ class CompiledProgram {
   Range phases_[3];
   std::vector<std::vector<int32_t>> slice_steps_;
   std::vector<const char*> names_, refusals_;
+  std::vector<double> step_seconds_;
+  std::shared_ptr<const MachineTimes> times_;
   int64_t element_bytes_ = 0, scratch_bytes_ = 0;
   uint8_t fingerprint_[32] = {};
 };

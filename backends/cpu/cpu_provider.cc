@@ -63,6 +63,7 @@ HostProviderTraits CpuTraits() {
   traits.max_workers = 1024;  // as many as the caller has threads for, whose number it knows best
   traits.lists = CpuImplementations();
   traits.warm_up = WarmUpCpu;
+  traits.measure = MeasureMachine;
   traits.build_resources = BuildResources;
   return traits;
 }
@@ -92,7 +93,7 @@ ImplementationLists CpuImplementations() {
 
 const tenon_provider_api* CpuProviderApi() {
   static const tenon_provider_api api = [] {
-    tenon_provider_api table = HostProviderApi();
+    tenon_provider_api table = HostProviderApi(/*has_times=*/true);
     table.create = Create;
     return table;
   }();

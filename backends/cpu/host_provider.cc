@@ -7,6 +7,7 @@
 #include <fstream>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -23,6 +24,7 @@ struct HostProvider {
   HostProviderTraits traits;
   double cold_seconds = 0;  // 0 until warm
   double create_seconds = 0;
+  std::shared_ptr<const MachineTimes> times;  // null until calibrated
 };
 
 using Clock = std::chrono::steady_clock;
@@ -109,12 +111,39 @@ int32_t Compile(tenon_provider* provider, const tenon_program* program,
                 const tenon_compile_options* options, tenon_compiled** compiled,
                 tenon_status* status) {
   return Guarded(status, [&]() -> absl::Status {
-    const HostProviderTraits& traits = Unwrap(provider)->traits;
+    const HostProvider& self = *Unwrap(provider);
+    const HostProviderTraits& traits = self.traits;
     TENON_ASSIGN_OR_RETURN(
         std::unique_ptr<CompiledProgram> result,
         CompiledProgram::Compile(*program, *options, traits.lists, traits.environment));
+    result->SetTimes(self.times);
     *compiled = reinterpret_cast<tenon_compiled*>(result.release());
     return absl::OkStatus();
+  });
+}
+
+int32_t Calibrate(tenon_provider* provider, const tenon_calibration* known,
+                  tenon_calibration* calibration, tenon_status* status) {
+  return Guarded(status, [&] {
+    HostProvider& self = *Unwrap(provider);
+    std::optional<MachineTimes> times;
+    if (known != nullptr) times = FromCalibration(*known);
+    if (!times.has_value()) times = self.traits.measure();
+    self.times = std::make_shared<const MachineTimes>(*times);
+    return Fill(ToCalibration(*times), calibration);
+  });
+}
+
+int32_t Predict(const tenon_compiled* compiled, const tenon_execution_options* options,
+                tenon_prediction* prediction, tenon_status* status) {
+  return Guarded(status, [&]() -> absl::Status {
+    const CompiledProgram& program = *Unwrap(compiled);
+    if (!program.has_times()) {
+      return Error(Reason::kUnsupportedByProvider, "the provider was not calibrated");
+    }
+    const int workers = std::max(1, options->workers);
+    const int threads = std::max(options->threads, workers * options->threads_per_worker);
+    return Fill(program.Predict(workers, threads), prediction);
   });
 }
 
@@ -217,7 +246,7 @@ int32_t CreateHostProvider(HostProviderTraits (*make)(), const char* options,
   });
 }
 
-tenon_provider_api HostProviderApi() {
+tenon_provider_api HostProviderApi(bool has_times) {
   tenon_provider_api api{};
   api.struct_size = sizeof(api);
   api.abi_version = TENON_ABI_VERSION;
@@ -236,6 +265,10 @@ tenon_provider_api HostProviderApi() {
   api.build_resources = BuildAllResources;
   api.can_batch = CanBatch;
   api.run_scaled_group = RunScaledGroup;
+  if (has_times) {
+    api.calibrate = Calibrate;
+    api.predict = Predict;
+  }
   return api;
 }
 

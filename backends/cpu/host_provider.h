@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "backends/cpu/compiled_program.h"
+#include "backends/cpu/machine_times.h"
 #include "backends/plugin/abi.h"
 
 namespace tenon::cpu {
@@ -22,6 +23,7 @@ struct HostProviderTraits {
   int max_workers = 1;
   ImplementationLists lists;
   absl::Status (*warm_up)() = nullptr;  // null: nothing to warm
+  MachineTimes (*measure)() = nullptr;  // null: no time model
   absl::Status (*build_resources)(const tenon_resource_request& request,
                                   tenon_resource_statistics* statistics) = nullptr;
 };
@@ -34,8 +36,8 @@ std::string ProcessorModel();
 int32_t CreateHostProvider(HostProviderTraits (*make)(), const char* options,
                            tenon_provider** provider, tenon_status* status);
 
-// The table with all entries but `create`.
-tenon_provider_api HostProviderApi();
+// The table with all entries but `create`, for traits with or without a time model.
+tenon_provider_api HostProviderApi(bool has_times);
 
 }  // namespace tenon::cpu
 

@@ -30,7 +30,7 @@ ImplementationLists ReferenceImplementations() {
 
 const tenon_provider_api* ReferenceProviderApi() {
   static const tenon_provider_api api = [] {
-    tenon_provider_api table = HostProviderApi();
+    tenon_provider_api table = HostProviderApi(/*has_times=*/false);
     table.create = Create;
     return table;
   }();

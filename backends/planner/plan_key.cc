@@ -12,7 +12,7 @@ namespace tenon::planner {
 namespace {
 
 // Changes when the serialisation or the meaning of an option does.
-constexpr uint64_t kVersion = 1;
+constexpr uint64_t kVersion = 2;
 
 // Integers in seven bits a byte, the lowest first, so that most take one. Lists begin with their
 // length, so that no two questions have one serialisation.
@@ -74,19 +74,23 @@ void AddObjective(const Objective& objective, KeyWriter& key) {
       return;
     case Objective::Kind::kLargest:
       return;
-    case Objective::Kind::kSeconds:
-      key.Add(objective.times->step);
-      key.Add(objective.times->multiply_add);
-      key.Add(objective.times->element);
+    case Objective::Kind::kSeconds: {
+      const StepTimes& times = *objective.times;
+      for (const double time : {times.step, times.multiply_add, times.near_read, times.far_read,
+                                times.near_write, times.far_write, times.near_elements}) {
+        key.Add(time);
+      }
       return;
+    }
   }
 }
 
-void AddOptions(const SearchOptions& options, std::string_view memory_context, KeyWriter& key) {
+void AddOptions(const SearchOptions& options, std::string_view context, KeyWriter& key) {
   AddObjective(options.objective, key);
   key.Add(options.target_elements);
   key.Add(options.memory_bytes);
-  if (options.memory_bytes.has_value()) key.Text(memory_context);
+  const bool ranks = options.objective.kind == Objective::Kind::kSeconds;
+  if (options.memory_bytes.has_value() || ranks) key.Text(context);
   if (options.target_elements.has_value() || options.memory_bytes.has_value()) {
     key.Add(options.allow_output_slicing);
     key.Add(static_cast<uint64_t>(options.slicing_mode));
@@ -131,13 +135,13 @@ std::array<uint64_t, 2> HashOf(std::string_view bytes) {
 }  // namespace
 
 PlanKey MakePlanKey(const contraction::Expression& expression, const SearchOptions& options,
-                    std::string_view memory_context) {
+                    std::string_view context) {
   KeyWriter key(64 + 8 * expression.inputs.size() + 2 * expression.sizes.size());
   key.Add(kVersion);
   key.Add(expression.inputs);
   key.Add(expression.output);
   key.Add(expression.sizes);
-  AddOptions(options, memory_context, key);
+  AddOptions(options, context, key);
   PlanKey result;
   result.bytes = key.Take();
   result.hash = HashOf(result.bytes);

@@ -23,10 +23,11 @@ struct PlanKey {
 // tensors and axes does. Of the options those count that can change the plan: the objective with
 // its weights or its time model's values, limits, what may be sliced and how (only under a limit),
 // methods, seed, trials, seconds, whether to simplify, and the initial plan. Threads don't.
-// `memory_context` tells what SearchOptions::planned_bytes depends on besides the plan (element
-// type, provider, threads of a run, sets); it counts with a memory limit only.
+// `context` tells what SearchOptions::planned_bytes and predicted_seconds depend on besides the
+// plan (element type, provider, threads of a run, sets); it counts where they do: with a memory
+// limit, and for the objective of seconds.
 PlanKey MakePlanKey(const contraction::Expression& expression, const SearchOptions& options,
-                    std::string_view memory_context);
+                    std::string_view context);
 
 }  // namespace tenon::planner
 

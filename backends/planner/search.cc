@@ -17,6 +17,7 @@
 #include "backends/planner/polish.h"
 #include "backends/planner/random_greedy.h"
 #include "backends/planner/reduced_network.h"
+#include "backends/planner/seconds_search.h"
 #include "backends/planner/slice.h"
 #include "backends/planner/trial.h"
 
@@ -313,7 +314,9 @@ class Searcher {
   void Accept(Candidate candidate);
   FoundPlan PlanOf(const Candidate& candidate) const;
   absl::Status CheckMemory(const Plan& plan);
-  double ScoreOf(const Plan& plan) const;
+  double ScoreOf(const Plan& plan) const {
+    return PlanScore(expression_, options_.objective, plan);
+  }
 
   absl::StatusOr<FoundPlan> Answer(SearchStop stop);
 
@@ -348,30 +351,6 @@ FoundPlan Searcher::PlanOf(const Candidate& candidate) const {
   found.trials = trials_;
   found.seconds = Seconds();
   return found;
-}
-
-// Of the whole path over the original operands.
-double Searcher::ScoreOf(const Plan& plan) const {
-  const Objective& objective = options_.objective;
-  switch (objective.kind) {
-    case Objective::Kind::kWeighted: {
-      const auto work = ComputeExecutedWork(expression_, plan.path, plan.sliced);
-      return objective.flops_weight * work.flops + objective.read_write_weight * work.read_write;
-    }
-    case Objective::Kind::kLargest:
-      return ComputeCost(expression_, plan.path, plan.sliced).max_size;
-    case Objective::Kind::kSeconds:
-      break;
-  }
-  ReducedNetwork::Options unreduced;
-  unreduced.simplify = false;
-  const ReducedNetwork whole(expression_, unreduced);
-  const SearchNetwork& all = whole.network();
-  std::vector<int> legs;
-  for (const int index : plan.sliced) {
-    if (all.leg_of(index) >= 0) legs.push_back(all.leg_of(index));
-  }
-  return Slice(Tree(all, plan.path.pairs), legs).tree().Cost({objective, kInfinity});
 }
 
 // Lowers the limit of elements until the plan's peak fits.
@@ -501,9 +480,33 @@ const std::vector<Method>& Portfolio() {
   return methods;
 }
 
+// Of the whole path over the original operands.
+double PlanScore(const Expression& expression, const Objective& objective, const Plan& plan) {
+  switch (objective.kind) {
+    case Objective::Kind::kWeighted: {
+      const auto work = ComputeExecutedWork(expression, plan.path, plan.sliced);
+      return objective.flops_weight * work.flops + objective.read_write_weight * work.read_write;
+    }
+    case Objective::Kind::kLargest:
+      return ComputeCost(expression, plan.path, plan.sliced).max_size;
+    case Objective::Kind::kSeconds:
+      break;
+  }
+  ReducedNetwork::Options unreduced;
+  unreduced.simplify = false;
+  const ReducedNetwork whole(expression, unreduced);
+  const SearchNetwork& all = whole.network();
+  std::vector<int> legs;
+  for (const int index : plan.sliced) {
+    if (all.leg_of(index) >= 0) legs.push_back(all.leg_of(index));
+  }
+  return Slice(Tree(all, plan.path.pairs), legs).tree().Cost({objective, kInfinity});
+}
+
 absl::StatusOr<FoundPlan> Search(const Expression& expression, const SearchOptions& options,
                                  const CancelToken* cancel, const OnImprovement& on_improvement) {
   TENON_RETURN_IF_ERROR(Check(options));
+  if (RanksBySeconds(options)) return SearchBySeconds(expression, options, cancel, on_improvement);
   return Searcher(expression, options, cancel, on_improvement).Run();
 }
 

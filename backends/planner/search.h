@@ -52,12 +52,19 @@ struct Plan {
 // included; an error if it cannot be run at all.
 using PlannedBytes = std::function<absl::StatusOr<int64_t>(const Plan&)>;
 
+// Seconds that a provider predicts for a plan from the program that it would run; nothing where
+// there is no such program. Depends on the plan alone.
+using PredictedSeconds = std::function<std::optional<double>(const Plan&)>;
+
 // What is added here and can change a plan belongs to plan_key.cc too.
 struct SearchOptions {
   Objective objective;
   std::optional<int64_t> target_elements;  // >= 1: of every step's result within a slice
   std::optional<int64_t> memory_bytes;     // needs planned_bytes
   PlannedBytes planned_bytes;              // called from one thread at a time
+  // For the objective kSeconds: plans of about the same seconds by the model of their steps are
+  // ranked by this. Called from one thread at a time.
+  PredictedSeconds predicted_seconds;
   bool allow_output_slicing = false;
   SlicingMode slicing_mode = SlicingMode::kAuto;
   std::vector<Method> methods;  // empty: the portfolio
@@ -83,7 +90,9 @@ enum class SearchStop { kTrials, kTime, kExhausted };
 
 struct FoundPlan {
   Plan plan;
-  double score = 0;             // the objective's value over all slices
+  double score = 0;  // the objective's value over all slices
+  // By SearchOptions::predicted_seconds, where it was asked.
+  std::optional<double> predicted_seconds;
   std::vector<Method> methods;  // that led to it, in order of use
   SlicingMode slicing_mode = SlicingMode::kNone;
   int64_t trials = 0;  // made when it was found; in the answer, made in all
@@ -102,6 +111,10 @@ using OnImprovement = std::function<void(const FoundPlan&)>;
 absl::StatusOr<FoundPlan> Search(const contraction::Expression& expression,
                                  const SearchOptions& options, const CancelToken* cancel,
                                  const OnImprovement& on_improvement);
+
+// The value of an objective for a plan, over all slices as the engine runs them.
+double PlanScore(const contraction::Expression& expression, const Objective& objective,
+                 const Plan& plan);
 
 }  // namespace tenon::planner
 

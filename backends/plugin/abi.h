@@ -228,7 +228,21 @@ typedef struct tenon_compiled_info {
   uint8_t fingerprint[32]; /* the program's, extended by kernels, tile grids, ISA, libraries */
   int64_t thread_bytes;    /* per thread of a worker beyond its first, added to worker_bytes */
   double predicted_once_seconds; /* of what slices share, on one thread; negative when unknown */
+  /* Per step, predicted seconds of one run on one thread that has the machine to itself; NULL when
+   * unknown. */
+  const double* step_seconds;
 } tenon_compiled_info;
+
+/* Seconds of a run. */
+typedef struct tenon_prediction {
+  uint32_t struct_size;
+  int32_t reserved;
+  double once_seconds;  /* what slices share, with all threads */
+  double slice_seconds; /* of one slice on one worker, while all the others work, too */
+} tenon_prediction;
+
+/* What a provider measured of its device: calibration.h. */
+typedef struct tenon_calibration tenon_calibration;
 
 typedef struct tenon_execution_options {
   uint32_t struct_size;
@@ -414,6 +428,18 @@ typedef struct tenon_provider_api {
   int32_t (*run_scaled_group)(tenon_execution* execution, int32_t worker, int64_t block,
                               int64_t first_slice, int64_t last_slice, void* partial_sum,
                               int64_t* exponent, tenon_status* status);
+
+  /* Times, for predictions only: no bit and no kernel may depend on them. Both entries may be NULL
+   * (or beyond struct_size) where there is no time model. */
+  /* Once, after `warm_up` and before the first `compile`. `known` is what an earlier process got
+   * from a provider of the same name, description and ISA, or NULL: then the device is measured, in
+   * well below half a second. `calibration` gets what counts from now on, which is not `known`
+   * where that has another version or makes no sense. */
+  int32_t (*calibrate)(tenon_provider* provider, const tenon_calibration* known,
+                       tenon_calibration* calibration, tenon_status* status);
+  /* Of a run with these options, whose `cancel` is not read. */
+  int32_t (*predict)(const tenon_compiled* compiled, const tenon_execution_options* options,
+                     tenon_prediction* prediction, tenon_status* status);
 } tenon_provider_api;
 
 typedef const tenon_provider_api* (*tenon_provider_entry_fn)(void);

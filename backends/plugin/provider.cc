@@ -1,6 +1,7 @@
 #include "backends/plugin/provider.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
@@ -11,6 +12,7 @@
 #include "backends/core/error.h"
 #include "backends/core/memory.h"
 #include "backends/core/utf8.h"
+#include "backends/plugin/calibration.h"
 
 namespace tenon::plugin {
 namespace {
@@ -139,6 +141,27 @@ absl::StatusOr<tenon_provider_info> Describe(const tenon_provider_api& api,
   return info;
 }
 
+// Whether a table holds an entry that may lie beyond its end.
+#define TENON_HAS_ENTRY(api, entry)                                                  \
+  ((api).struct_size >= offsetof(tenon_provider_api, entry) + sizeof((api).entry) && \
+   (api).entry != nullptr)
+
+bool IsDuration(double seconds) { return std::isfinite(seconds) && seconds >= 0; }
+
+bool IsPossible(const tenon_calibration& calibration) {
+  for (const tenon_step_times& times : calibration.times) {
+    for (const double seconds : {times.step, times.multiply_add, times.near_read, times.far_read,
+                                 times.near_write, times.far_write}) {
+      if (!IsDuration(seconds)) return false;
+    }
+    if (!(times.step + times.multiply_add > 0 && times.near_elements >= 0)) return false;
+  }
+  const auto is_speedup = [](double value) { return std::isfinite(value) && value > 0; };
+  return calibration.threads >= 1 && calibration.n_factors >= 0 &&
+         calibration.n_factors <= TENON_CALIBRATION_FACTORS &&
+         is_speedup(calibration.arithmetic_speedup) && is_speedup(calibration.traffic_speedup);
+}
+
 bool HasBit(uint32_t bits, int32_t position) {
   return position >= 0 && position < 32 && (bits >> position & 1u) != 0;
 }
@@ -242,6 +265,22 @@ absl::Status Provider::WarmUp() {
   return absl::OkStatus();
 }
 
+absl::Status Provider::Calibrate(const tenon_calibration* known) {
+  if (!CanCalibrate()) {
+    return Error(Reason::kUnsupportedByProvider,
+                 StrCat("provider '", name(), "' has no time model"))
+        .Meta("provider", name());
+  }
+  auto calibration = std::make_shared<tenon_calibration>();
+  calibration->struct_size = sizeof(tenon_calibration);
+  tenon_status status = EmptyStatus();
+  TENON_RETURN_IF_ERROR(
+      FromAbiStatus(api_->calibrate(provider_, known, calibration.get(), &status), status));
+  if (!IsPossible(*calibration)) return BrokenPromise("calibrate", "tells impossible times");
+  calibration_ = std::move(calibration);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<Compiled>> Provider::Compile(const tenon_program& program,
                                                             const tenon_compile_options& options) {
   if (program.normalize != 0 && !CanNormalize()) {
@@ -308,9 +347,7 @@ absl::StatusOr<std::vector<tenon_resource_statistics>> Provider::BuildBatch(
 }
 
 bool Provider::CanBatch(const tenon_resource_key& key) const {
-  const bool has_entries =
-      api_->struct_size >= offsetof(tenon_provider_api, build_batch) + sizeof(api_->build_batch) &&
-      api_->can_batch != nullptr && api_->build_batch != nullptr;
+  const bool has_entries = TENON_HAS_ENTRY(*api_, can_batch) && TENON_HAS_ENTRY(*api_, build_batch);
   return has_entries && api_->can_batch(provider_, &key) != 0;
 }
 
@@ -318,10 +355,10 @@ bool Provider::CanContract(int32_t dtype) const {
   return info_.step_kinds != 0 && HasBit(info_.contraction_dtypes, dtype);
 }
 
-bool Provider::CanNormalize() const {
-  return api_->struct_size >=
-             offsetof(tenon_provider_api, run_scaled_group) + sizeof(api_->run_scaled_group) &&
-         api_->run_scaled_group != nullptr;
+bool Provider::CanNormalize() const { return TENON_HAS_ENTRY(*api_, run_scaled_group); }
+
+bool Provider::CanCalibrate() const {
+  return TENON_HAS_ENTRY(*api_, calibrate) && TENON_HAS_ENTRY(*api_, predict);
 }
 
 bool Provider::CanBuild(int32_t resource_kind) const {
@@ -375,6 +412,23 @@ Compiled::~Compiled() { api_->release_compiled(compiled_); }
 std::string Compiled::FingerprintHex() const {
   return absl::BytesToHexString(
       {reinterpret_cast<const char*>(info_.fingerprint), sizeof(info_.fingerprint)});
+}
+
+std::optional<tenon_prediction> Compiled::Predict(int workers, int threads) const {
+  if (!TENON_HAS_ENTRY(*api_, predict)) return std::nullopt;
+  tenon_execution_options options{};
+  options.struct_size = sizeof(options);
+  options.workers = workers;
+  options.threads_per_worker = std::max(1, threads / workers);
+  options.threads = threads;
+  tenon_prediction prediction{};
+  prediction.struct_size = sizeof(prediction);
+  tenon_status status = EmptyStatus();
+  if (api_->predict(compiled_, &options, &prediction, &status) != 0) return std::nullopt;
+  if (!IsDuration(prediction.once_seconds) || !IsDuration(prediction.slice_seconds)) {
+    return std::nullopt;
+  }
+  return prediction;
 }
 
 absl::StatusOr<std::unique_ptr<Execution>> Compiled::Begin(HostMemory& memory,

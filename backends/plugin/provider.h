@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,6 +68,12 @@ class Provider {
 
   // Before use; afterwards info().cold_seconds is set. Does nothing once warm.
   absl::Status WarmUp();
+  // Once, between WarmUp and the first use: what the device measures, or what was `known` of it
+  // (null: nothing), for predictions of seconds. UNSUPPORTED_BY_PROVIDER without a time model;
+  // INTERNAL when figures are impossible.
+  absl::Status Calibrate(const tenon_calibration* known);
+  // Null until calibrated.
+  const tenon_calibration* calibration() const { return calibration_.get(); }
   const tenon_provider_info& info() const { return info_; }
   std::string_view name() const { return info_.name; }
   bool warm() const { return warm_.load(); }
@@ -87,6 +94,8 @@ class Provider {
   bool CanContract(int32_t dtype) const;
   // Whether it runs programs with tenon_program.normalize.
   bool CanNormalize() const;
+  // Whether it has a time model.
+  bool CanCalibrate() const;
   bool CanBuild(int32_t resource_kind) const;
   // Whether several requests of equal widths gain from one BuildBatch.
   bool CanBatch(const tenon_resource_key& key) const;
@@ -99,6 +108,7 @@ class Provider {
   tenon_provider* provider_ = nullptr;
   tenon_provider_info info_{};
   std::atomic<bool> warm_{false};
+  std::shared_ptr<const tenon_calibration> calibration_;
 };
 
 // One running contraction on one provider. BAD_PARAMETER, before the provider is called, for a
@@ -137,6 +147,8 @@ class Compiled {
 
   const tenon_compiled_info& info() const { return info_; }
   std::string FingerprintHex() const;
+  // Seconds of a run with so many workers and threads; nothing where the provider can't tell.
+  std::optional<tenon_prediction> Predict(int workers, int threads) const;
   // `memory`, what `operands` point to and `options.cancel` outlive the execution.
   absl::StatusOr<std::unique_ptr<Execution>> Begin(HostMemory& memory,
                                                    const std::vector<const void*>& operands,

@@ -89,13 +89,19 @@ std::string ContractionJob::fingerprint() const {
 }
 
 std::optional<double> ContractionJob::predicted_seconds() const {
-  const double seconds = impl_->prepared->PredictedRunSeconds();
+  const double seconds = impl_->prepared->predicted_run_seconds;
   if (seconds < 0) return std::nullopt;
   return seconds / static_cast<double>(impl_->prepared->sets);
 }
 
 std::string_view ContractionJob::StepKernelName(int step) const {
   return impl_->prepared->lanes.front().compiled->info().kernels[step];
+}
+
+std::optional<double> ContractionJob::StepPredictedSeconds(int step) const {
+  const double* seconds = impl_->prepared->lanes.front().compiled->info().step_seconds;
+  if (seconds == nullptr) return std::nullopt;
+  return seconds[step];
 }
 
 double ContractionJob::shared_flops() const {

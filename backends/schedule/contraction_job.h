@@ -152,6 +152,8 @@ class ContractionJob {
   std::optional<double> predicted_seconds() const;
   // The implementation that the first provider chose for step `step` of program().
   std::string_view StepKernelName(int step) const;
+  // Of one run on one thread, as the first provider predicts it; absent when it doesn't.
+  std::optional<double> StepPredictedSeconds(int step) const;
   // Real flops of the steps that are run once for all sets; part of program().total_flops().
   double shared_flops() const;
   // The part of one set in `flops`, which are the shared and other flops of one run: all of the

@@ -108,7 +108,7 @@ class ContractionJob::Impl::GroupRun {
 std::vector<std::jthread> ContractionJob::Impl::StartOthers(GroupRun& run) {
   constexpr double kWorthThreadsSeconds = 1e-4;
   std::vector<std::jthread> others;
-  const double seconds = prepared->PredictedRunSeconds() * prepared->Workers();
+  const double seconds = prepared->predicted_run_seconds * prepared->Workers();
   if (lanes.size() == 1 && seconds >= 0 && seconds < kWorthThreadsSeconds) return others;
   for (Lane& lane : lanes) {
     for (int worker = 0; worker < lane.plan->workers; ++worker) {

@@ -290,6 +290,7 @@ absl::StatusOr<std::shared_ptr<PreparedContraction>> MakeStack(
   TENON_RETURN_IF_ERROR(preparation.MakePlan(max_sets));
   TENON_RETURN_IF_ERROR(preparation.LowerToBudget());
   TENON_RETURN_IF_ERROR(preparation.CheckStackTarget());
+  prepared->predicted_run_seconds = prepared->PredictRunSeconds();
   prepared->cost = contraction::ComputeCost(prepared->expression, prepared->path, prepared->sliced);
   prepared->unsliced_cost =
       prepared->sliced.empty() ? prepared->cost
@@ -344,19 +345,19 @@ int64_t PreparedContraction::SlicesInRange() const {
          first.first_slice;
 }
 
-double PreparedContraction::PredictedRunSeconds() const {
-  const tenon_compiled_info& info = lanes.front().compiled->info();
-  if (info.predicted_slice_seconds < 0) return -1;
+double PreparedContraction::PredictRunSeconds() const {
+  const Lane& lane = lanes.front();
   const tenon_program& descriptor = program->descriptor();
-  const double slices = info.predicted_slice_seconds * static_cast<double>(descriptor.n_blocks) *
+  const double slices = static_cast<double>(descriptor.n_blocks) *
                         static_cast<double>(std::max<int64_t>(descriptor.slices_per_block, 1)) *
                         GroupShare();
-  // Threads that have no group help inside steps, which pays for those that take a while.
-  constexpr double kWhile = 1e-4;
-  const double work = slices / Workers();
-  const int helpers = std::max(1, threads / Workers());
-  const double once = std::max(0.0, info.predicted_once_seconds);
-  return work / (work > kWhile ? helpers : 1) + once / (once > kWhile ? threads : 1);
+  if (const auto run = lane.compiled->Predict(lane.workers, lane.threads)) {
+    return run->once_seconds + run->slice_seconds * slices / Workers();
+  }
+  const tenon_compiled_info& info = lane.compiled->info();
+  if (info.predicted_slice_seconds < 0) return -1;
+  return std::max(0.0, info.predicted_once_seconds) +
+         info.predicted_slice_seconds * slices / Workers();
 }
 
 }  // namespace tenon::schedule

@@ -57,7 +57,7 @@ struct PreparedContraction {
   Group GroupAt(int64_t group) const;
   int64_t SlicesInRange() const;
   // Of one run; negative when the first provider has no model.
-  double PredictedRunSeconds() const;
+  double PredictRunSeconds() const;
 
   std::vector<bool> varying;
   bool normalize = false;
@@ -72,6 +72,7 @@ struct PreparedContraction {
   int64_t unconstrained_workers = 1;
   contraction::MemoryPlan plan;
   double planning_seconds = 0, compile_seconds = 0;  // as ContractionReport
+  double predicted_run_seconds = -1;                 // PredictRunSeconds()
   // Compiled programs go before the program they point to.
   std::shared_ptr<const contraction::Program> program;
   std::vector<Lane> lanes;

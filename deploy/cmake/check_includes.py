@@ -40,7 +40,7 @@ def read_table(path):
 
 def room_of(path):
     """The room of a path relative to the root ('/' between its parts), or None."""
-    if path == "backends/plugin/abi.h":
+    if path in ("backends/plugin/abi.h", "backends/plugin/calibration.h"):
         return "plugin_abi"
     parts = path.split("/")
     if parts[0] == "backends" and len(parts) > 2:

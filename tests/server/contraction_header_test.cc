@@ -174,7 +174,7 @@ std::vector<BadHeader> BadPlans() {
       {"PlanId", [](H* h) { h->set_plan_id("plans/1"); }, "NOT_FOUND NOT_FOUND header.plan_id"},
       {"SearchObjective",
        [](H* h) { h->mutable_search()->set_objective(v1::SEARCH_OBJECTIVE_SECONDS); },
-       "UNIMPLEMENTED NOT_IMPLEMENTED header.search.objective"},
+       "UNIMPLEMENTED UNSUPPORTED_BY_PROVIDER header.search.objective"},
       {"SearchObjectiveUnknown",
        [](H* h) { h->mutable_search()->set_objective(static_cast<v1::SearchObjective>(77)); },
        "INVALID_ARGUMENT MISSING_FIELD header.search.objective"},

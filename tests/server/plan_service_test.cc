@@ -262,6 +262,64 @@ TEST_F(PlanServiceTest, RefusesADefaultTypeThatCannotBeContracted) {
   }
 }
 
+TEST_F(PlanServiceTest, TheDefaultPlanIsTheSameForEveryProvider) {
+  ASSERT_TRUE((*server_.state().providers.Find("cpu"))->Calibrate(nullptr).ok());
+  v1::PlanContractionRequest request = Request(Ring(40, "a"));
+  request.mutable_search()->set_cache(v1::PLAN_CACHE_POLICY_BYPASS);
+  std::vector<v1::PlanSummary> plans;
+  for (const char* provider : {"", "cpu", "reference"}) {
+    request.mutable_search()->set_provider(provider);
+    const Planned planned = Plan(request);
+    ASSERT_TRUE(planned.plan.has_value()) << Summary(planned.status);
+    plans.push_back(planned.plan->plan());
+    EXPECT_EQ(plans.back().path().SerializeAsString(), plans[0].path().SerializeAsString());
+    EXPECT_GT(plans.back().predicted_seconds(), 0);
+    EXPECT_EQ(planned.improvements.back().has_predicted_seconds(),
+              std::string(provider) != "reference");
+  }
+  EXPECT_EQ(plans[1].program_fingerprint(), plans[0].program_fingerprint());
+  EXPECT_NE(plans[2].program_fingerprint(), plans[0].program_fingerprint());
+}
+
+TEST_F(PlanServiceTest, SecondsAreOfTheNamedProvider) {
+  v1::PlanContractionRequest request = Request(Ring(40, "a"));
+  request.mutable_search()->set_objective(v1::SEARCH_OBJECTIVE_SECONDS);
+  EXPECT_EQ(Summary(Plan(request).status),
+            "UNIMPLEMENTED UNSUPPORTED_BY_PROVIDER header.search.objective");
+  ASSERT_TRUE((*server_.state().providers.Find("cpu"))->Calibrate(nullptr).ok());
+  const Planned planned = Plan(request);
+  ASSERT_TRUE(planned.plan.has_value()) << Summary(planned.status);
+  const v1::PlanSummary& plan = planned.plan->plan();
+  EXPECT_EQ(plan.provenance().objective(), v1::SEARCH_OBJECTIVE_SECONDS);
+  EXPECT_GT(plan.predicted_seconds(), 0);
+  EXPECT_EQ(plan.total().log2_score(), std::log2(plan.predicted_seconds()));
+  ASSERT_FALSE(planned.improvements.empty());
+  EXPECT_EQ(planned.improvements.back().predicted_seconds(), plan.predicted_seconds());
+  request.mutable_search()->set_provider("reference");
+  EXPECT_EQ(Summary(Plan(request).status),
+            "UNIMPLEMENTED UNSUPPORTED_BY_PROVIDER header.search.objective");
+  request.mutable_execution()->add_providers("reference");
+  request.mutable_search()->set_provider("cpu");
+  const Planned named = Plan(request);
+  ASSERT_TRUE(named.plan.has_value()) << Summary(named.status);
+  EXPECT_EQ(named.plan->plan().program_fingerprint(), plan.program_fingerprint());
+  request.mutable_search()->set_provider("abacus");
+  EXPECT_EQ(Summary(Plan(request).status),
+            "INVALID_ARGUMENT UNKNOWN_PROVIDER header.search.provider");
+}
+
+TEST_F(PlanServiceTest, AContractionIsPlannedByTheSecondsOfAnotherProvider) {
+  ASSERT_TRUE((*server_.state().providers.Find("cpu"))->Calibrate(nullptr).ok());
+  v1::ContractHeader header = Ring(12, "a", true);
+  header.mutable_execution()->add_providers("reference");
+  header.mutable_search()->set_objective(v1::SEARCH_OBJECTIVE_SECONDS);
+  header.mutable_search()->set_provider("cpu");
+  const Answer answer = Contract(&server_, header);
+  ASSERT_TRUE(answer.status.ok()) << Summary(answer.status);
+  EXPECT_EQ(answer.report->providers(0).provider(), "reference");
+  EXPECT_EQ(answer.report->plan().provenance().objective(), v1::SEARCH_OBJECTIVE_SECONDS);
+}
+
 TEST_F(PlanServiceTest, ACancelledSearchReturnsNothing) {
   v1::PlanContractionRequest request = Request(Ring(100, "a"), 1'000'000);
   grpc::ClientContext context;

@@ -25,10 +25,11 @@ class ProvidersTest : public ::testing::Test {
     return DeclareProviders(names, {SourceOf("cpu", cpu_), SourceOf("other", other_)}, &registry_);
   }
   void Warm() {
-    WarmProviders({SourceOf("cpu", cpu_), SourceOf("other", other_)}, &registry_, [this] {
-      std::lock_guard lock(mutex_);
-      ++changes_;
-    });
+    WarmProviders({SourceOf("cpu", cpu_), SourceOf("other", other_)}, CalibrationStore(""),
+                  &registry_, [this] {
+                    std::lock_guard lock(mutex_);
+                    ++changes_;
+                  });
   }
   FakeProvider cpu_{"cpu"}, other_{"other"};
   ProviderRegistry registry_;
@@ -108,7 +109,7 @@ TEST_F(ProvidersTest, ResolvesListsInOrder) {
 TEST(InTreeProviders, StartAndDescribeThemselvesByTheirNames) {
   ProviderRegistry registry;
   ASSERT_TRUE(DeclareProviders({"cpu", "reference"}, InTreeProviders(), &registry).ok());
-  WarmProviders(InTreeProviders(), &registry, [] {});
+  WarmProviders(InTreeProviders(), CalibrationStore(""), &registry, [] {});
   for (const char* name : {"cpu", "reference"}) {
     const auto provider = registry.Find(name);
     ASSERT_TRUE(provider.ok()) << provider.status();

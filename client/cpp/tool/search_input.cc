@@ -35,6 +35,7 @@ absl::Status ReadChoices(const Arguments& arguments, v1::SearchOptions* search) 
                            ParseEnum<v1::SearchObjective>(*objective, "objective"));
     search->set_objective(value);
   }
+  if (const auto provider = arguments.Get("plan-for")) search->set_provider(*provider);
   if (const auto mode = arguments.Get("slicing")) {
     TENON_ASSIGN_OR_RETURN(const auto value, ParseEnum<v1::SlicingMode>(*mode, "slicing"));
     search->set_slicing_mode(value);
@@ -136,6 +137,8 @@ std::vector<Option> SearchOptionsOfTool() {
       {"seed", "N", "Seed of the search (default: 0)."},
       {"objective", "NAME",
        "flops, read_write, weighted (1 : 64, the default), largest_intermediate or seconds."},
+      {"plan-for", "PROVIDER",
+       "Provider whose predicted seconds and memory count (default: the first that runs it)."},
       {"methods", "NAMES",
        "greedy, random_greedy, exact, bisection, leaf_order, reconfigure, annealing, tempering, "
        "with "

@@ -42,7 +42,7 @@ TEST(PlanKeyTest, NamesDontMatterButSizesAndOrderDo) {
 TEST(PlanKeyTest, EveryOptionThatCanChangeAPlanCounts) {
   const auto expression =
       ExpressionOf(NetworkOf({"ab", "bc"}, "ac", {{"a", 2}, {"b", 3}, {"c", 2}}));
-  const planner::StepTimes times{1, 2, 3}, others{1, 2, 4};
+  const planner::StepTimes times{1, 2, 3}, others{1, 2, 3, 4};
   const std::vector<std::function<void(SearchOptions&)>> changes = {
       [](SearchOptions&) {},
       [](SearchOptions& o) { o.objective.flops_weight = 2; },

@@ -1,17 +1,20 @@
 // Times contractions inside the engine, step by step, against the machine's floor.
 //
-//   contraction_profile [--threads N] [--dtype NAME] [--repeat N] [--steps N] network.json...
+//   contraction_profile [--threads N] [--dtype NAME] [--repeat N] [--steps N] [--all-steps]
+//                       [--no-floor] network.json...
 //
-// Prints one JSON object per network on stdout, and the most expensive steps on stderr with
-// --steps. The floor of a step is max(flops / GEMM peak, bytes / copy rate): no implementation that
-// stores the step's result can be faster. As in a warm server, repetitions find their program in
-// the cache; prepare_seconds is what making it took.
+// Prints one JSON object per network on stdout, with --all-steps with every step's predicted
+// seconds on one thread and its fastest time, and the most expensive steps on stderr with --steps.
+// --no-floor does not measure the machine. The floor of a step is max(flops / GEMM peak, bytes /
+// copy rate): no implementation that stores the step's result can be faster. As in a warm server,
+// repetitions find their program in the cache; prepare_seconds is what making it took.
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -21,6 +24,7 @@
 #include "backends/core/network.h"
 #include "backends/core/strings.h"
 #include "backends/cpu/provider.h"
+#include "backends/plugin/calibration.h"
 #include "backends/plugin/provider.h"
 #include "backends/schedule/contraction_job.h"
 #include "backends/schedule/program_cache.h"
@@ -38,6 +42,8 @@ struct Options {
   int threads = 2;
   int repeat = 3;
   int steps = 0;
+  bool all_steps = false;  // as JSON, each with its fastest time
+  bool floor = true;
   std::string dtype, kernels;
   std::vector<std::string> files;
 };
@@ -54,7 +60,8 @@ struct Run {
 // The figures of one step, over all its runs.
 struct StepFigures {
   std::string text;
-  double seconds = 0, floor = 0, runs = 0;
+  double seconds = 0, floor = 0, runs = 0, predicted = 0;
+  nlohmann::json sizes;
 };
 
 double GroupSize(const tenon_mode* modes, int count) {
@@ -89,6 +96,13 @@ StepFigures FiguresOf(const tenon_step& step, DType dtype, const MachineRates& r
   }
   StepFigures figures;
   figures.floor = std::max(flops / rates.gemm_flops, seconds);
+  figures.sizes = {{"b", batch},
+                   {"m", m},
+                   {"n", n},
+                   {"k", k},
+                   {"phase", step.phase},
+                   {"level", step.level},
+                   {"contracts", contracts}};
   figures.text = StrCat(contracts ? "contract " : "unary ", batch, " x ", m, " x ", n, " x ", k,
                         " phase ", step.phase, " level ", step.level);
   const tenon_mode* next = modes;
@@ -102,8 +116,7 @@ StepFigures FiguresOf(const tenon_step& step, DType dtype, const MachineRates& r
 
 class Profile {
  public:
-  Profile(const Options& options, std::shared_ptr<plugin::Provider> provider)
-      : options_(options), provider_(std::move(provider)) {}
+  explicit Profile(const Options& options) : options_(options) {}
 
   void Measure(const std::string& path) {
     const NetworkFile file = OrDie(ReadNetworkFile(path));
@@ -116,7 +129,15 @@ class Profile {
     dtype_ = options_.dtype.empty() ? file.dtype.value_or(DType::kFloat64)
                                     : OrDie(DTypeFromName(options_.dtype));
     MakeOperands(file);
-    rates_[dtype_] = MeasureRates(dtype_, options_.threads);  // clocks drift
+    fastest_steps_.clear();
+    // Predictions are for the machine as it is now: neighbours come and go.
+    const Clock::time_point start = Clock::now();
+    provider_ = OrDie(plugin::Provider::Create(cpu::CpuProviderApi(), options_.kernels));
+    OrDie(provider_->WarmUp());
+    OrDie(provider_->Calibrate(nullptr));
+    calibration_seconds_ = SecondsSince(start);
+    cache_ = std::make_unique<schedule::ProgramCache>(64, int64_t{64} << 20);
+    if (options_.floor) rates_[dtype_] = MeasureRates(dtype_, options_.threads);  // clocks drift
     // The fastest of all, as the rates are; the first one warms up.
     Run fastest = RunOnce();
     for (int i = 0; i < options_.repeat; ++i) {
@@ -146,7 +167,7 @@ class Profile {
     CancelToken cancel;
     Run run;
     Clock::time_point start = Clock::now();
-    const auto job = OrDie(ContractionJob::Prepare(request_, {provider_}, &cancel, &cache_));
+    const auto job = OrDie(ContractionJob::Prepare(request_, {provider_}, &cancel, cache_.get()));
     run.setup = SecondsSince(start);
     if (!job->Report().cached) prepare_seconds_ = run.setup;
     std::vector<const void*> pointers;
@@ -168,14 +189,20 @@ class Profile {
     const schedule::ContractionReport report = job.Report();
     const tenon_run_statistics& statistics = report.providers.front().statistics;
     flops_ = report.flops_done;
+    predicted_ = job.predicted_seconds().value_or(-1);
+    workers_ = report.providers.front().workers;
     peak_bytes_ = report.measured_peak_bytes;
     figures_.clear();
     for (int i = 0; i < job.program().descriptor().n_steps; ++i) {
-      StepFigures figures =
-          FiguresOf(job.program().descriptor().steps[i], dtype_, rates_.at(dtype_));
+      StepFigures figures = FiguresOf(job.program().descriptor().steps[i], dtype_, rates_[dtype_]);
       figures.runs = static_cast<double>(statistics.step_runs[i]);
       figures.floor *= figures.runs;
       figures.seconds = statistics.step_seconds[i];
+      double& fastest = fastest_steps_.emplace(i, figures.seconds).first->second;
+      fastest = std::min(fastest, figures.seconds);
+      figures.sizes["seconds"] = fastest;
+      figures.predicted = job.StepPredictedSeconds(i).value_or(0) * figures.runs;
+      figures.sizes["kernel"] = std::string(job.StepKernelName(i));
       figures.text = StrCat(job.StepKernelName(i), " ", figures.text);
       figures_.push_back(std::move(figures));
     }
@@ -184,22 +211,36 @@ class Profile {
   void Print(const std::string& name, const Run& run) {
     double floor = 0;
     for (const StepFigures& figures : figures_) floor += figures.floor;
-    const MachineRates& rates = rates_.at(dtype_);
-    const nlohmann::json line = {{"name", name},
-                                 {"dtype", std::string(DTypeName(dtype_))},
-                                 {"threads", options_.threads},
-                                 {"seconds", run.total()},
-                                 {"prepare_seconds", prepare_seconds_},
-                                 {"setup_seconds", run.setup},
-                                 {"start_seconds", run.start},
-                                 {"set_seconds", run.set},
-                                 {"floor_seconds", floor},
-                                 {"steps", figures_.size()},
-                                 {"gflops", flops_ / run.total() / 1e9},
-                                 {"peak_bytes", peak_bytes_},
-                                 {"gemm_peak_gflops", rates.gemm_flops / 1e9},
-                                 {"copy_gb_s", rates.copy_bytes / 1e9},
-                                 {"cached_copy_gb_s", rates.cached_copy_bytes / 1e9}};
+    const MachineRates& rates = rates_[dtype_];
+    nlohmann::json line = {{"name", name},
+                           {"dtype", std::string(DTypeName(dtype_))},
+                           {"threads", options_.threads},
+                           {"seconds", run.total()},
+                           {"predicted_seconds", predicted_},
+                           {"workers", workers_},
+                           {"calibration_seconds", calibration_seconds_},
+                           {"prepare_seconds", prepare_seconds_},
+                           {"setup_seconds", run.setup},
+                           {"start_seconds", run.start},
+                           {"set_seconds", run.set},
+                           {"floor_seconds", floor},
+                           {"steps", figures_.size()},
+                           {"gflops", flops_ / run.total() / 1e9},
+                           {"peak_bytes", peak_bytes_},
+                           {"gemm_peak_gflops", rates.gemm_flops / 1e9},
+                           {"copy_gb_s", rates.copy_bytes / 1e9},
+                           {"cached_copy_gb_s", rates.cached_copy_bytes / 1e9}};
+    if (options_.all_steps) {
+      const tenon_calibration& times = *provider_->calibration();
+      line["speedups"] = {times.arithmetic_speedup, times.traffic_speedup};
+      line["factors"] = std::vector<double>(times.factors, times.factors + times.n_factors);
+      for (const StepFigures& figures : figures_) {
+        nlohmann::json step = figures.sizes;
+        step["runs"] = figures.runs;
+        step["predicted_seconds"] = figures.predicted;
+        line["all_steps"].push_back(std::move(step));
+      }
+    }
     std::cout << line.dump() << std::endl;
     std::sort(figures_.begin(), figures_.end(), [](const StepFigures& x, const StepFigures& y) {
       return x.seconds - x.floor > y.seconds - y.floor;
@@ -218,10 +259,13 @@ class Profile {
   std::vector<Tensor> operands_;
   Tensor result_;
   std::map<DType, MachineRates> rates_;
+  std::map<int, double> fastest_steps_;  // seconds, by step
   std::vector<StepFigures> figures_;
-  schedule::ProgramCache cache_{64, int64_t{64} << 20};
+  std::unique_ptr<schedule::ProgramCache> cache_;
+  double calibration_seconds_ = 0;
   double prepare_seconds_ = 0;
-  double flops_ = 0;
+  double flops_ = 0, predicted_ = 0;
+  int64_t workers_ = 0;
   int64_t peak_bytes_ = 0;
 };
 
@@ -236,6 +280,10 @@ Options ParseArguments(int argc, char** argv) {
       options.repeat = std::atoi(value().c_str());
     } else if (argument == "--steps") {
       options.steps = std::atoi(value().c_str());
+    } else if (argument == "--no-floor") {
+      options.floor = false;
+    } else if (argument == "--all-steps") {
+      options.all_steps = true;
     } else if (argument == "--dtype") {
       options.dtype = value();
     } else if (argument == "--kernels") {
@@ -252,10 +300,7 @@ Options ParseArguments(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   const tenon::bench::Options options = tenon::bench::ParseArguments(argc, argv);
-  auto provider = tenon::bench::OrDie(
-      tenon::plugin::Provider::Create(tenon::cpu::CpuProviderApi(), options.kernels));
-  tenon::bench::OrDie(provider->WarmUp());
   tenon::BlockPool::Shared().SetLimit(int64_t{8} << 30);  // memory stays warm, as in a server
-  tenon::bench::Profile profile(options, provider);
+  tenon::bench::Profile profile(options);
   for (const std::string& file : options.files) profile.Measure(file);
 }

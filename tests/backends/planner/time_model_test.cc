@@ -1,0 +1,177 @@
+// Searches by seconds, with made-up times.
+
+#include "backends/planner/time_model.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backends/planner/search.h"
+
+namespace tenon::planner {
+namespace {
+
+using contraction::Expression;
+using contraction::PathCost;
+
+Expression Make(const std::vector<std::vector<std::string>>& inputs,
+                const std::vector<std::string>& output,
+                const std::map<std::string, int64_t>& sizes) {
+  std::vector<std::vector<int64_t>> shapes;
+  for (const auto& input : inputs) {
+    shapes.emplace_back();
+    for (const std::string& index : input) shapes.back().push_back(sizes.at(index));
+  }
+  return *contraction::MakeExpression({inputs, output, {}}, shapes);
+}
+
+// A matrix of three factors: ab, bc first has few multiply-adds, bc, cd first moves less.
+Expression Chain() {
+  return Make({{"a", "b"}, {"b", "c"}, {"c", "d"}}, {"a", "d"},
+              {{"a", 1}, {"b", 30}, {"c", 1000}, {"d", 30}});
+}
+
+// A ring with chords to the other side, bonds of 2 and 3.
+Expression Ring(int n) {
+  std::vector<std::vector<std::string>> inputs(n);
+  std::map<std::string, int64_t> sizes;
+  for (int t = 0; t < n; ++t) {
+    const std::string bond = "r" + std::to_string(t), chord = "c" + std::to_string(t % (n / 2));
+    inputs[t].push_back(bond);
+    inputs[(t + 1) % n].push_back(bond);
+    inputs[t].push_back(chord);
+    sizes[bond] = 2 + t % 2;
+    sizes[chord] = 2;
+  }
+  return Make(inputs, {}, sizes);
+}
+
+SearchOptions BySeconds(const StepTimes& times, int64_t trials = 12) {
+  SearchOptions options;
+  options.objective.kind = Objective::Kind::kSeconds;
+  options.objective.times = &times;
+  options.max_trials = trials;
+  return options;
+}
+
+FoundPlan Find(const Expression& expression, const SearchOptions& options) {
+  const auto found = Search(expression, options, nullptr, nullptr);
+  EXPECT_TRUE(found.ok()) << found.status();
+  return found.ok() ? *found : FoundPlan();
+}
+
+TEST(TimeModel, StepsHaveTheirOverheadArithmeticAndTraffic) {
+  StepTimes times;
+  times.step = 1000;
+  times.multiply_add = 1;
+  times.near_read = 2;
+  times.far_read = 3;
+  times.near_write = 5;
+  times.far_write = 7;
+  times.near_elements = 16;
+  EXPECT_EQ(StepSeconds(times, {4, 8, 4, 32}), 1000 + 32 + 2 * 12 + 5 * 4);
+  EXPECT_EQ(StepSeconds(times, {5, 8, 4, 32}), 1000 + 32 + 3 * 13 + 7 * 4);
+}
+
+TEST(TimeModel, ThreadsShareWhatWasMeasured) {
+  tenon_calibration calibration{};
+  calibration.threads = 3;
+  calibration.arithmetic_speedup = 3;
+  calibration.traffic_speedup = 2;
+  calibration.times[2] = {1, 6, 6, 6, 6, 6, 100};  // complex64
+  const StepTimes one = MakeStepTimes(calibration, DType::kComplex64, 1);
+  EXPECT_EQ(one.multiply_add, 6);
+  EXPECT_EQ(one.far_write, 6);
+  const StepTimes two = MakeStepTimes(calibration, DType::kComplex64, 2);
+  EXPECT_EQ(two.multiply_add, 3);
+  EXPECT_EQ(two.far_read, 4);
+  const StepTimes many = MakeStepTimes(calibration, DType::kComplex64, 100);
+  EXPECT_EQ(many.near_read, 2);
+  EXPECT_EQ(many.far_write, 3);
+  EXPECT_EQ(many.step, 1);
+  EXPECT_EQ(many.near_elements, 100);
+}
+
+TEST(TimeModel, WhatIsDearDecidesTheTree) {
+  StepTimes arithmetic, traffic;
+  arithmetic.multiply_add = 1;
+  traffic.far_read = traffic.far_write = 1;
+  const Expression chain = Chain();
+  EXPECT_EQ(Find(chain, BySeconds(arithmetic)).plan.path.pairs.front(), std::pair(0, 1));
+  EXPECT_EQ(Find(chain, BySeconds(traffic)).plan.path.pairs.front(), std::pair(1, 2));
+}
+
+// Seconds of a compiled program that know better than the model: here, the model turned around.
+class RankedSearch : public ::testing::Test {
+ protected:
+  RankedSearch() { times_.multiply_add = 1; }
+
+  std::optional<double> Predict(const Plan& plan) {
+    const PathCost cost = ComputeCost(ring_, plan.path, plan.sliced);
+    const double seconds = 1 / cost.flops;
+    asked_.insert(seconds);
+    return seconds;
+  }
+  SearchOptions Options() {
+    SearchOptions options = BySeconds(times_, 24);
+    options.predicted_seconds = [this](const Plan& plan) { return Predict(plan); };
+    return options;
+  }
+
+  const Expression ring_ = Ring(40);
+  StepTimes times_;
+  std::set<double> asked_;
+};
+
+TEST_F(RankedSearch, TheCompiledProgramHasTheLastWord) {
+  const FoundPlan found = Find(ring_, Options());
+  ASSERT_TRUE(found.predicted_seconds.has_value());
+  EXPECT_GT(asked_.size(), 1u);
+  EXPECT_EQ(*found.predicted_seconds, *asked_.begin());
+  EXPECT_EQ(found.trials, 24);
+}
+
+TEST_F(RankedSearch, ImprovementsGetFaster) {
+  std::vector<FoundPlan> improvements;
+  const auto found = Search(ring_, Options(), nullptr,
+                            [&](const FoundPlan& better) { improvements.push_back(better); });
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_FALSE(improvements.empty());
+  for (size_t i = 1; i < improvements.size(); ++i) {
+    EXPECT_LT(*improvements[i].predicted_seconds, *improvements[i - 1].predicted_seconds);
+    EXPECT_GE(improvements[i].trials, improvements[i - 1].trials);
+    EXPECT_GE(improvements[i].seconds, improvements[i - 1].seconds);
+  }
+  EXPECT_EQ(improvements.back().plan.path.pairs, found->plan.path.pairs);
+}
+
+TEST_F(RankedSearch, UnderTrialsThePlanDependsOnTheSeedAlone) {
+  SearchOptions options = Options();
+  options.threads = 1;
+  const FoundPlan one = Find(ring_, options);
+  options.threads = 0;
+  const FoundPlan all = Find(ring_, options);
+  EXPECT_EQ(one.plan.path.pairs, all.plan.path.pairs);
+  EXPECT_EQ(one.plan.sliced, all.plan.sliced);
+}
+
+TEST_F(RankedSearch, PlansWithoutAProgramAreAnswersToo) {
+  SearchOptions options = Options();
+  options.predicted_seconds = [](const Plan&) { return std::nullopt; };
+  const FoundPlan found = Find(ring_, options);
+  EXPECT_FALSE(found.predicted_seconds.has_value());
+  EXPECT_EQ(found.plan.path.pairs.size(), 39u);
+}
+
+TEST_F(RankedSearch, ALimitHoldsForEveryCandidate) {
+  SearchOptions options = Options();
+  options.target_elements = 64;
+  const FoundPlan found = Find(ring_, options);
+  EXPECT_LE(ComputeCost(ring_, found.plan.path, found.plan.sliced).max_size, 64);
+}
+
+}  // namespace
+}  // namespace tenon::planner
