@@ -1,5 +1,9 @@
-// Times one search inside the engine, without a server, and prints one JSON object:
+// Times one search inside the engine, without a server, or tells what of a plan runs, and prints one
+// JSON object:
 //   planner_micro greedy|optimal FILE --repeat N
+//   planner_micro executed FILE
+// "executed" prints "flops" and "read_write" of the file's path over all slices, hoisting and reuse
+// between them taken into account.
 // "seconds" of each of N searches, from the index lists of the network on, on one thread; the cost
 // of what was found. "optimal" is ExactTree of backends/planner/exact.h within its own limits.
 
@@ -14,6 +18,7 @@
 #include <vector>
 
 #include "backends/contraction/expression.h"
+#include "backends/contraction/path.h"
 #include "backends/core/network.h"
 #include "backends/planner/exact.h"
 #include "backends/planner/random.h"
@@ -34,14 +39,17 @@ struct Lists {
   std::vector<int64_t> sizes;
 };
 
-Lists ReadLists(const char* path) {
-  const auto file = OrDie(ReadNetworkFile(path));
+contraction::Expression ExpressionOf(const NetworkFile& file) {
   std::vector<std::vector<int64_t>> shapes;
   for (const auto& names : file.network.inputs) {
     auto& shape = shapes.emplace_back();
     for (const auto& name : names) shape.push_back(file.network.sizes.at(name));
   }
-  const auto expression = OrDie(contraction::MakeExpression(file.network, shapes));
+  return OrDie(contraction::MakeExpression(file.network, shapes));
+}
+
+Lists ReadLists(const char* path) {
+  const auto expression = ExpressionOf(OrDie(ReadNetworkFile(path)));
   Lists lists{expression.inputs, expression.output, expression.sizes};
   for (auto& legs : lists.tensors) {
     std::sort(legs.begin(), legs.end());
@@ -63,9 +71,20 @@ double Optimal(const Lists& lists) {
   return pairs.has_value() ? Tree(network, *pairs).Cost(StepPrice()) : HUGE_VAL;
 }
 
+int PrintExecuted(const char* path) {
+  const auto file = OrDie(ReadNetworkFile(path));
+  const auto expression = ExpressionOf(file);
+  const auto pairs = OrDie(contraction::MakePath(*file.path, expression.inputs.size()));
+  const auto sliced = OrDie(contraction::MakeSliced(expression, file.sliced));
+  const auto work = contraction::ComputeExecutedWork(expression, pairs, sliced);
+  std::cout << nlohmann::json{{"flops", work.flops}, {"read_write", work.read_write}} << "\n";
+  return 0;
+}
+
 int Main(int argc, char** argv) {
+  if (argc == 3 && std::string_view(argv[1]) == "executed") return PrintExecuted(argv[2]);
   if (argc != 5 || std::string_view(argv[3]) != "--repeat") {
-    std::cerr << "planner_micro greedy|optimal FILE --repeat N\n";
+    std::cerr << "planner_micro greedy|optimal FILE --repeat N, or planner_micro executed FILE\n";
     return 2;
   }
   const std::string_view what = argv[1];

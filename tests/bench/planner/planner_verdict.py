@@ -15,21 +15,25 @@ MICRO = {"greedy": ("greedy, 1000 tensors", 20), "optimal": ("exact, 14 tensors"
          "cached": ("plan out of the cache", None)}
 
 
-def log_score(cell, party):
+RUN, WHOLE = "log10_run", "log10_score"  # with reuse between slices, and without
+
+
+def log_score(cell, party, kind=RUN):
     """log10 of what a party's plan costs; None if it has none."""
     figures = cell["parties"].get(party)
-    return figures["best"]["log10_score"] if figures and figures["best"] else None
+    return figures["best"][kind] if figures and figures["best"] else None
 
 
-def best_peer(cell):
+def best_peer(cell, kind=RUN):
     """(name, log10 score) of the better peer, or None."""
-    scores = [(log_score(cell, peer), peer) for peer in PEERS if log_score(cell, peer) is not None]
+    scores = [(log_score(cell, peer, kind), peer) for peer in PEERS
+              if log_score(cell, peer, kind) is not None]
     return (min(scores)[1], min(scores)[0]) if scores else None
 
 
-def ratio(cell):
+def ratio(cell, kind=RUN):
     """Tenon's cost over that of the best peer; None if either has no plan."""
-    ours, peer = log_score(cell, "tenon"), best_peer(cell)
+    ours, peer = log_score(cell, "tenon", kind), best_peer(cell, kind)
     return None if ours is None or peer is None else 10.0**(ours - peer[1])
 
 
@@ -139,10 +143,18 @@ def faults(results):
 
 
 def notes(results):
-    """Parties that found nothing that fits the target: lines."""
-    return [f"{cell_name(cell)}: {party} has no plan that fits the target"
-            for cell in results["cells"] for party, figures in cell["parties"].items()
-            if figures["best"] is None]
+    """Parties that found nothing that fits the target, and costs without reuse: lines."""
+    found = [f"{cell_name(cell)}: {party} has no plan that fits the target"
+             for cell in results["cells"] for party, figures in cell["parties"].items()
+             if figures["best"] is None]
+    ratios = [value for value in (ratio(cell, WHOLE) for cell in compared(results["cells"]))
+              if value is not None]
+    if ratios:
+        worse = sum(value > 1 + 1e-6 for value in ratios)
+        found.append("without reuse between slices: geometric mean "
+                     f"{number(geometric_mean(ratios))}, above the best peer in {worse} of "
+                     f"{len(ratios)} cells, at most {number(max(ratios))}")
+    return found
 
 
 def number(value, digits=3):
