@@ -5,40 +5,54 @@
 #include <tbb/task_arena.h>
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <new>
+#include <thread>
+#include <vector>
 
 #include "backends/core/arena_pool.h"
 #include "backends/core/cancel.h"
 #include "backends/core/error.h"
 
-#if defined(__SANITIZE_THREAD__)
-extern "C" void __tsan_acquire(void* address);
-extern "C" void __tsan_release(void* address);
-#endif
-
 namespace tenon {
 namespace {
 
-// Tells the thread sanitizer what it cannot see, because the distribution's oneTBB is not built for
-// it: what comes before a loop is known to all of its blocks, and they to what comes after.
-class LoopOrder {
- public:
-#if defined(__SANITIZE_THREAD__)
-  void LoopBegins() { __tsan_release(&begin_); }
-  void BlockBegins() { __tsan_acquire(&begin_); }
-  void BlockEnds() { __tsan_release(&end_); }
-  void LoopEnds() { __tsan_acquire(&end_); }
+using Body = std::function<void(int64_t, int)>;
 
- private:
-  char begin_ = 0, end_ = 0;
+#if defined(__SANITIZE_THREAD__)
+// The distribution's oneTBB is not built for the thread sanitizer, which sees races in its
+// hand-over of tasks. Plain threads share the same data between the same blocks.
+void Loop(int threads, int64_t blocks, const Parallel& parallel, const Body& body) {
+  std::atomic<int64_t> next = 0;
+  std::vector<std::thread> workers;
+  for (int slot = 0; slot < std::min<int64_t>(threads, blocks); ++slot) {
+    workers.emplace_back([&, slot] {
+      while (!parallel.cancelled()) {
+        const int64_t block = next++;
+        if (block >= blocks) return;
+        body(block, slot);
+      }
+    });
+  }
+  for (std::thread& worker : workers) worker.join();
+}
 #else
-  void LoopBegins() {}
-  void BlockBegins() {}
-  void BlockEnds() {}
-  void LoopEnds() {}
+void Loop(int threads, int64_t blocks, const Parallel& parallel, const Body& body) {
+  const ArenaLease arena = LeaseArena(threads);
+  arena->execute([&] {
+    tbb::parallel_for(
+        tbb::blocked_range<int64_t>(0, blocks, 1),
+        [&](const tbb::blocked_range<int64_t>& range) {
+          for (int64_t block = range.begin(); block < range.end() && !parallel.cancelled();
+               ++block) {
+            body(block, tbb::this_task_arena::current_thread_index());
+          }
+        },
+        tbb::simple_partitioner());
+  });
+}
 #endif
-};
 
 }  // namespace
 
@@ -62,23 +76,8 @@ absl::Status Parallel::ForEach(int64_t blocks,
     }
     return CheckCancelled();
   }
-  LoopOrder order;
-  order.LoopBegins();
   try {
-    const ArenaLease arena = LeaseArena(threads_);
-    arena->execute([&] {
-      tbb::parallel_for(
-          tbb::blocked_range<int64_t>(0, blocks, 1),
-          [&](const tbb::blocked_range<int64_t>& range) {
-            order.BlockBegins();
-            for (int64_t block = range.begin(); block < range.end() && !cancelled(); ++block) {
-              body(block, tbb::this_task_arena::current_thread_index());
-            }
-            order.BlockEnds();
-          },
-          tbb::simple_partitioner());
-    });
-    order.LoopEnds();
+    Loop(threads_, blocks, *this, body);
   } catch (const std::bad_alloc&) {
     return Error(Reason::kExceedsMemoryBudget, "the system refused memory for parallel work");
   } catch (const std::exception& error) {

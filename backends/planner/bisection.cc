@@ -171,6 +171,7 @@ class Bisector {
       size[side] -= minus_size;
     }
     std::vector<int> sides;
+    sides.reserve(component_of.size());
     for (const int component : component_of) sides.push_back(side_of[component]);
     return sides;
   }
@@ -189,6 +190,7 @@ class Bisector {
     }
     ClearPins();
     std::vector<const Word*> legs;
+    legs.reserve(tensors.size());
     for (const int t : tensors) legs.push_back(network_.legs(t));
     table_.Solve(legs, result.data(), choice_.price, std::numeric_limits<double>::infinity());
     std::vector<int> ids = tensors;

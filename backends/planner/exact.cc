@@ -90,6 +90,7 @@ std::optional<Pairs> BestOfAll(const SearchNetwork& network,
 
 std::vector<const Word*> LegsOf(const SearchNetwork& network) {
   std::vector<const Word*> legs;
+  legs.reserve(network.tensors());
   for (int t = 0; t < network.tensors(); ++t) legs.push_back(network.legs(t));
   return legs;
 }
@@ -114,8 +115,7 @@ std::optional<Pairs> BestOfLargePart(const SearchNetwork& part, const StepPrice&
   if (end == ConnectedSets::End::kFound) return sets.Emit();
   if (end == ConnectedSets::End::kGaveUp) {
     if (!may_use_table) return std::nullopt;
-    const std::optional<Pairs> better =
-        BestOfAll(part, LegsOf(part), part.output(), price, below, stop);
+    std::optional<Pairs> better = BestOfAll(part, LegsOf(part), part.output(), price, below, stop);
     if (better.has_value()) return better;
     if (stop()) return std::nullopt;
   }
@@ -163,6 +163,7 @@ std::optional<Pairs> ExactTree(const SearchNetwork& network, const StepPrice& pr
     for (int w = 0; w < network.words(); ++w) result[w] &= network.output()[w];
   }
   std::vector<const Word*> tensors;
+  tensors.reserve(legs.size());
   for (const std::vector<Word>& result : legs) tensors.push_back(result.data());
   const std::optional<Pairs> join =
       BestOfAll(network, tensors, network.output(), price, kInfinite, stop);

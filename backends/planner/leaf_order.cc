@@ -207,6 +207,7 @@ std::vector<int> LeavesOf(const Tree& tree) {
 std::vector<int> CuthillMcKeeOrder(const SearchNetwork& network) {
   const BreadthFirst walk(network);
   std::vector<int> starts;
+  starts.reserve(network.tensors());
   for (int t = 0; t < network.tensors(); ++t) starts.push_back(t);
   std::stable_sort(starts.begin(), starts.end(),
                    [&](int a, int b) { return walk.degree(a) < walk.degree(b); });

@@ -88,6 +88,7 @@ class Stitcher {
     }
     const SearchNetwork network(tensors, expression_.output, expression_.sizes);
     std::vector<const Word*> legs;
+    legs.reserve(network.tensors());
     for (int t = 0; t < network.tensors(); ++t) legs.push_back(network.legs(t));
     SubsetTable table(network);
     table.Solve(legs, network.output(), price, std::numeric_limits<double>::infinity());

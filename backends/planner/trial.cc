@@ -249,7 +249,7 @@ Candidate RunTrial(const SearchNetwork& network, const TrialOptions& options, ui
   if (best != nullptr && trial % kRefine == 1) {
     return RunFrom(network, options, *best, kWarm, trial, random, stop);
   }
-  const Candidate start = Start(network, options, trial, random, stop);
+  Candidate start = Start(network, options, trial, random, stop);
   if (StopOfFirst(options, stop)()) return start;  // and nobody asks for its score
   return RunFrom(network, options, start, kHot, trial, random, stop);
 }

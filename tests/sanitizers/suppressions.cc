@@ -13,12 +13,5 @@ extern "C" const char* __lsan_default_suppressions() {
 #endif
 
 #if defined(__SANITIZE_THREAD__)
-extern "C" const char* __tsan_default_suppressions() {
-  return
-      // oneTBB's own headers, compiled into loops: the library that hands their tasks from thread
-      // to thread is not built for the sanitizer. Only what happens in these headers themselves,
-      // not in the loops' bodies, which backends/core/parallel.cc orders. Until the distribution
-      // has an instrumented one.
-      "race_top:tbb::detail\n";
-}
+extern "C" const char* __tsan_default_suppressions() { return ""; }
 #endif
