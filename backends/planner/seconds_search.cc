@@ -86,8 +86,10 @@ class SecondsSearch {
 
   // A search reports its plans in order and from one thread at a time.
   void Rank(FoundPlan candidate) {
-    candidate.score = PlanScore(expression_, options_.objective, candidate.plan);
     candidate.predicted_seconds = options_.predicted_seconds(candidate.plan);
+    candidate.score = candidate.predicted_seconds.has_value()
+                          ? *candidate.predicted_seconds
+                          : PlanScore(expression_, options_.objective, candidate.plan);
     if (best_.has_value() && !IsFaster(candidate, *best_)) return;
     best_ = std::move(candidate);
     if (on_improvement_ != nullptr) on_improvement_(*best_);
@@ -98,8 +100,7 @@ class SecondsSearch {
     if (a.predicted_seconds.has_value() != b.predicted_seconds.has_value()) {
       return a.predicted_seconds.has_value();
     }
-    return a.predicted_seconds.has_value() ? *a.predicted_seconds < *b.predicted_seconds
-                                           : a.score < b.score;
+    return a.score < b.score;
   }
 
   const contraction::Expression& expression_;
