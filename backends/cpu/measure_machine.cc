@@ -163,6 +163,8 @@ void MeasureArithmetic(MachineTimes& times) {
   }
   const Probe near(TENON_DTYPE_FLOAT64, {1 << 14, 1, 1, 1});
   times.others = Ratio(near.Measure(1, 8), near.table_seconds(), kLeast, kMost);
+  const Probe dots(TENON_DTYPE_FLOAT64, {1, 64, 1, 512});
+  times.sums = Ratio(dots.Measure(1, 8), dots.table_seconds(), kLeast, kMost);
   const Probe large(TENON_DTYPE_FLOAT64, {32, 128, 128, 128});
   times.arithmetic_speedup = large.SpeedUp(times.threads, large.Measure(1, 3));
 }

@@ -28,9 +28,10 @@ class SecondsSearch {
         on_improvement_(on_improvement) {}
 
   absl::StatusOr<FoundPlan> Run() {
+    // Most of the time is for the objective that searches are best at; what decides is the ranking.
     Objective flops, weighted;
     flops.read_write_weight = 0;
-    std::vector<Part> parts = {{flops, 0.25}, {weighted, 1. / 3}, {options_.objective, 1}};
+    std::vector<Part> parts = {{flops, 0.5}, {weighted, 0.5}, {options_.objective, 1}};
     // A given path is only sliced without methods, and one trial can't be shared.
     const bool only_slices = options_.initial.has_value() && options_.methods.empty();
     if (only_slices || options_.max_trials == 1) parts.erase(parts.begin(), parts.end() - 1);
