@@ -55,6 +55,8 @@ StepWork WorkOf(const StepView& view, std::string_view kernel, double table_seco
   StepWork work;
   work.table_seconds = table_seconds;
   work.is_product = kernel == "gett" || kernel == "gemm";
+  constexpr int64_t kFewTerms = 8;
+  work.is_sum = view.k_size > kFewTerms;
   work.type = view.dtype - TENON_DTYPE_FLOAT32;
   const auto size = [&](int64_t first, int64_t second) {
     return static_cast<double>(view.batch_size) * static_cast<double>(first) *
@@ -68,7 +70,9 @@ StepWork WorkOf(const StepView& view, std::string_view kernel, double table_seco
 }
 
 double StepSeconds(const MachineTimes& times, const StepWork& work, int helpers, int workers) {
-  const double factor = work.is_product ? times.product[work.type] : times.others;
+  const double factor = work.is_product ? times.product[work.type]
+                        : work.is_sum   ? times.sums
+                                        : times.others;
   double arithmetic = work.table_seconds * factor + work.gathered * times.gather;
   double traffic = 0;
   if (work.read_bytes + work.written_bytes > kNearBytes) {
@@ -91,7 +95,7 @@ tenon_calibration ToCalibration(const MachineTimes& times) {
   std::copy(std::begin(times.steps), std::end(times.steps), calibration.times);
   for (const double factor :
        {times.step, times.product[0], times.product[1], times.product[2], times.product[3],
-        times.others, times.far_read, times.far_write, times.gather}) {
+        times.sums, times.others, times.far_read, times.far_write, times.gather}) {
     calibration.factors[calibration.n_factors++] = factor;
   }
   return calibration;
@@ -106,7 +110,7 @@ std::optional<MachineTimes> FromCalibration(const tenon_calibration& calibration
   int next = 0;
   for (double* factor :
        {&times.step, &times.product[0], &times.product[1], &times.product[2], &times.product[3],
-        &times.others, &times.far_read, &times.far_write, &times.gather}) {
+        &times.sums, &times.others, &times.far_read, &times.far_write, &times.gather}) {
     *factor = calibration.factors[next++];
     if (!(*factor > 0 && std::isfinite(*factor))) return std::nullopt;
   }

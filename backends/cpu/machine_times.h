@@ -13,9 +13,10 @@ namespace tenon::cpu {
 
 struct MachineTimes {
   double step = 2e-7;  // seconds of a step beside its kernel
-  // How many times as long as by the table: register-blocked products, by element type, and others.
+  // How many times as long as by the table: register-blocked products, by element type, other sums
+  // of more than a few terms, and what is left.
   double product[4] = {1, 1, 1, 1};
-  double others = 1;
+  double sums = 1, others = 1;
   // Seconds per byte that one thread reads and writes beyond its caches, and per element that it
   // gathers one by one.
   double far_read = 5e-11, far_write = 1e-10, gather = 5e-10;
@@ -30,7 +31,7 @@ struct StepWork {
   double read_bytes = 0, written_bytes = 0;
   double gathered = 0;  // elements that are fetched one by one from far apart
   int type = 0;         // float32, float64, complex64, complex128
-  bool is_product = false;
+  bool is_product = false, is_sum = false;
 };
 
 StepWork WorkOf(const StepView& view, std::string_view kernel, double table_seconds);

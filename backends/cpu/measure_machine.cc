@@ -22,6 +22,12 @@ struct Shape {
   int64_t work() const { return batch * m * n * k; }
 };
 
+// A ratio of times within what two machines can differ by.
+double Ratio(double measured, double expected, double least, double most) {
+  const double ratio = measured / expected;
+  return std::isfinite(ratio) ? std::clamp(ratio, least, most) : 1;
+}
+
 // Those that networks mostly use. The library's product, which plain matrices like these would get,
 // runs on one thread.
 const ImplementationLists& Kernels() {
@@ -71,8 +77,18 @@ class Probe {
     return compiled_ == nullptr ? 0 : compiled_->steps().front().seconds;
   }
 
-  // The fastest of several runs, per slice; infinite where there is no memory for it.
-  double Measure(int threads, int rounds) const {
+  // How many times as fast so many threads are as one, which takes `alone` seconds. Threads take
+  // up to a tenth of a second before they work for the first time.
+  double SpeedUp(int threads, double alone) const {
+    constexpr double kNearlyAll = 0.8, kPatienceSeconds = 0.15;
+    if (threads <= 1) return 1;
+    const double together = Measure(threads, 3, alone / (kNearlyAll * threads), kPatienceSeconds);
+    return Ratio(alone, together, 1, threads);
+  }
+
+  // The fastest of several runs, per slice; infinite where there is no memory for it. While none is
+  // faster than `enough`, it goes on for `patience` seconds.
+  double Measure(int threads, int rounds, double enough = 0, double patience = 0) const {
     double best = std::numeric_limits<double>::infinity();
     if (compiled_ == nullptr) return best;
     plugin::HostMemory memory(INT64_MAX);
@@ -92,10 +108,8 @@ class Probe {
     options.threads_per_worker = options.threads = threads;
     auto execution = Execution::Begin(*compiled_, *memory.host(), operands, options);
     if (!execution.ok() || !(*execution)->BindSet(operands).ok()) return best;
-    // Other threads take a while to wake up.
-    const double least_seconds = threads > 1 ? 0.03 : 0;
     double total = 0;
-    for (int round = 0; round < rounds || total < least_seconds; ++round) {
+    for (int round = 0; round < rounds || (best > enough && total < patience); ++round) {
       const auto start = std::chrono::steady_clock::now();
       int64_t exponent = 0;
       if (!(*execution)->RunGroup(0, 0, 0, slices_, blocks[2].data(), &exponent).ok()) return best;
@@ -122,12 +136,6 @@ class Probe {
   std::unique_ptr<CompiledProgram> compiled_;
 };
 
-// A ratio of times within what two machines can differ by.
-double Ratio(double measured, double expected, double least, double most) {
-  const double ratio = measured / expected;
-  return std::isfinite(ratio) ? std::clamp(ratio, least, most) : 1;
-}
-
 constexpr Shape kCube = {1, 256, 256, 256};
 constexpr double kFarBytes = 32 << 20;  // of a tensor that no core's caches hold
 
@@ -141,9 +149,7 @@ void MeasureTraffic(MachineTimes& times) {
   const double both = product.Measure(1, 4);
   const double written = both - times.far_read * kFarBytes;
   times.far_write = std::clamp(written / (kFarBytes / 2), times.far_read, 4 * times.far_read);
-  if (times.threads > 1) {
-    times.traffic_speedup = Ratio(both, product.Measure(times.threads, 4), 1, times.threads);
-  }
+  times.traffic_speedup = product.SpeedUp(times.threads, both);
 }
 
 void MeasureArithmetic(MachineTimes& times) {
@@ -157,11 +163,10 @@ void MeasureArithmetic(MachineTimes& times) {
   }
   const Probe near(TENON_DTYPE_FLOAT64, {1 << 14, 1, 1, 1});
   times.others = Ratio(near.Measure(1, 8), near.table_seconds(), kLeast, kMost);
-  if (times.threads > 1) {
-    const Probe large(TENON_DTYPE_FLOAT64, {32, 128, 128, 128});
-    times.arithmetic_speedup =
-        Ratio(large.Measure(1, 3), large.Measure(times.threads, 3), 1, times.threads);
-  }
+  const Probe dots(TENON_DTYPE_FLOAT64, {1, 64, 1, 512});
+  times.sums = Ratio(dots.Measure(1, 8), dots.table_seconds(), kLeast, kMost);
+  const Probe large(TENON_DTYPE_FLOAT64, {32, 128, 128, 128});
+  times.arithmetic_speedup = large.SpeedUp(times.threads, large.Measure(1, 3));
 }
 
 // The model of steps that knows sizes alone: from what the table tells of typical shapes.

@@ -26,7 +26,7 @@ class PredictedSecondsTest : public ::testing::Test {
   static tenon_calibration Machine(double slower) {
     cpu::MachineTimes times;
     for (double& product : times.product) product = slower;
-    times.others = slower;
+    times.sums = times.others = slower;
     times.threads = cpu::UsableCores();
     for (tenon_step_times& steps : times.steps) steps.step = 1e-6;
     return ToCalibration(times);
