@@ -65,7 +65,8 @@ void ExpectPlan(const Expression& expression, const FoundPlan& found) {
   const auto path = contraction::MakePath(steps, expression.inputs.size());
   ASSERT_TRUE(path.ok()) << path.status();
   EXPECT_EQ(path->pairs, found.plan.path.pairs);
-  EXPECT_DOUBLE_EQ(found.score, ComputeCost(expression, found.plan.path, found.plan.sliced).flops);
+  const auto& [pairs, sliced] = found.plan;
+  EXPECT_DOUBLE_EQ(found.score, ComputeExecutedWork(expression, pairs, sliced).flops);
 }
 
 TEST(SearchMethods, EachAlonePlansForTheOperandsAsTheyAre) {
