@@ -192,12 +192,14 @@ class Bench:
             if self._kept(cell["parties"].get(party), party, key):
                 continue
             figures = self._run(party, network, limit or seconds, target, objective)
-            executed.fill(self.options.micro_binary, network, objective, figures["best"])
             cell["parties"][party] = {**figures, "settings": self._settings(party),
                                       "run": self.number}
             self.measured.add(key)
             new = True
             save(self.options, self.results)
+        for figures in cell["parties"].values():
+            executed.fill(self.options.micro_binary, network, objective, figures["best"])
+        save(self.options, self.results)
         if new:
             print(line(cell), file=sys.stderr, flush=True)
 
