@@ -284,6 +284,7 @@ LoopRuns OrderLoops(const Expression& expression, const Path& path,
   const auto elements = static_cast<int64_t>(block_elements);
   summed = OrderSummedLoops(expression, path, sliced, std::move(summed), elements);
   std::vector<int64_t> extents;
+  extents.reserve(summed.size());
   for (const int index : summed) extents.push_back(expression.sizes[index]);
   const SliceGroups groups = DivideSlices(Slices(extents), elements, extents);
   loops.runs = RunsByLevel(static_cast<int>(loops.order.size()), static_cast<int64_t>(blocks),
