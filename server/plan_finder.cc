@@ -103,6 +103,8 @@ class Finder {
     if (call_.memory_budget_bytes < INT64_MAX) {
       options_.memory_bytes = call_.memory_budget_bytes;
       options_.planned_bytes = [this](const Plan& plan) { return PlannedBytes(plan); };
+      options_.element_bytes =
+          static_cast<int>(std::max<int64_t>(1, DTypeSize(call_.result_dtype)));
     }
     if (!call_.request.path.has_value()) return absl::OkStatus();
     Plan initial;

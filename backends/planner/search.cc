@@ -18,7 +18,6 @@
 #include "backends/planner/random_greedy.h"
 #include "backends/planner/reduced_network.h"
 #include "backends/planner/seconds_search.h"
-#include "backends/planner/slice.h"
 #include "backends/planner/trial.h"
 
 namespace tenon::planner {
@@ -117,11 +116,15 @@ class Searcher {
     if (options_.target_elements.has_value()) {
       largest_ = static_cast<double>(*options_.target_elements);
     }
+    if (options_.memory_bytes.has_value()) {
+      const double elements = static_cast<double>(*options_.memory_bytes) / options_.element_bytes;
+      largest_ = std::min(largest_.load(), std::max(1.0, elements));
+    }
     if (options_.initial.has_value() && !reduced_.too_large()) {
       TENON_RETURN_IF_ERROR(OfferInitial());
       if (options_.methods.empty()) return SearchStop::kExhausted;
     }
-    if (reduced_.too_large()) {
+    if (reduced_.too_large() || expression_.inputs.size() == 1) {
       TENON_RETURN_IF_ERROR(PlainGreedy());
       return SearchStop::kExhausted;
     }
@@ -360,8 +363,9 @@ absl::Status Searcher::CheckMemory(const Plan& plan) {
   }
   TENON_ASSIGN_OR_RETURN(const int64_t bytes, options_.planned_bytes(plan));
   if (bytes <= *options_.memory_bytes) return absl::OkStatus();
+  // Plans that were made for a limit that has fallen since say nothing of the new one.
   const double largest = ComputeCost(expression_, plan.path, plan.sliced).max_size;
-  largest_ = std::min(largest_.load(), largest) / 2;
+  if (largest <= largest_ && largest > largest_ / 2) largest_ = largest / 2;
   least_over_ = std::min(least_over_, static_cast<double>(bytes));
   return Error(Reason::kExceedsMemoryBudget,
                StrCat("the plan with the smallest peak that was found needs ", least_over_,
@@ -382,6 +386,7 @@ void Searcher::Accept(Candidate candidate) {
     const absl::Status memory = fits ? CheckMemory(found.plan) : absl::OkStatus();
     if (fits && memory.ok()) {
       found.score = ScoreOf(found.plan);
+      if (answer_.has_value() && !(candidate.score < best_.score)) return;
       best_ = std::move(candidate);
       if (answer_.has_value() && !(found.score < answer_->score)) return;
       answer_ = std::move(found);
@@ -394,10 +399,8 @@ void Searcher::Accept(Candidate candidate) {
     if (answer_.has_value() && stop_()) return;  // the plan that there is, is due
     TrialOptions smaller = OptionsOfTrials();
     // Sizes that are rounded may be within the limit where the integers are not.
-    if (!fits) {
-      smaller.largest_elements =
-          std::min(smaller.largest_elements, std::nextafter(candidate.largest, 0));
-    }
+    const double beyond = fits ? candidate.largest / 2 : std::nextafter(candidate.largest, 0);
+    smaller.largest_elements = std::min(smaller.largest_elements, beyond);
     candidate = SliceOnly(network_, smaller, candidate, random, stop_);
     if (candidate.score == kInfinity) return;
   }
@@ -460,7 +463,7 @@ absl::StatusOr<FoundPlan> Searcher::Answer(SearchStop stop) {
     if (!failed_.ok()) return failed_;
     return Error(Reason::kUnreachableTarget,
                  StrCat("no slicing that was found brings every step result to at most ",
-                        largest_.load(), " elements"))
+                        largest_.load(), " elements at a cost below 10^308"))
         .Field("target_size")
         .Meta("target_elements", largest_.load());
   }
@@ -478,29 +481,6 @@ const std::vector<Method>& Portfolio() {
       *new std::vector<Method>{Method::kGreedy,    Method::kRandomGreedy, Method::kExact,
                                Method::kBisection, Method::kAnnealing,    Method::kReconfigure};
   return methods;
-}
-
-// Of the whole path over the original operands.
-double PlanScore(const Expression& expression, const Objective& objective, const Plan& plan) {
-  switch (objective.kind) {
-    case Objective::Kind::kWeighted: {
-      const auto work = ComputeExecutedWork(expression, plan.path, plan.sliced);
-      return objective.flops_weight * work.flops + objective.read_write_weight * work.read_write;
-    }
-    case Objective::Kind::kLargest:
-      return ComputeCost(expression, plan.path, plan.sliced).max_size;
-    case Objective::Kind::kSeconds:
-      break;
-  }
-  ReducedNetwork::Options unreduced;
-  unreduced.simplify = false;
-  const ReducedNetwork whole(expression, unreduced);
-  const SearchNetwork& all = whole.network();
-  std::vector<int> legs;
-  for (const int index : plan.sliced) {
-    if (all.leg_of(index) >= 0) legs.push_back(all.leg_of(index));
-  }
-  return Slice(Tree(all, plan.path.pairs), legs).tree().Cost({objective, kInfinity});
 }
 
 absl::StatusOr<FoundPlan> Search(const Expression& expression, const SearchOptions& options,

@@ -62,6 +62,7 @@ struct SearchOptions {
   std::optional<int64_t> target_elements;  // >= 1: of every step's result within a slice
   std::optional<int64_t> memory_bytes;     // needs planned_bytes
   PlannedBytes planned_bytes;              // called from one thread at a time
+  int element_bytes = 1;                   // of what is computed: no result is larger than memory
   // For the objective kSeconds: plans of about the same seconds by the model of their steps are
   // ranked by this. Called from one thread at a time.
   PredictedSeconds predicted_seconds;

@@ -104,4 +104,51 @@ bool ChooseSlices(const StepPrice& price, const SlicerOptions& options, const Tr
   return false;
 }
 
+bool SlicePlainly(const SlicerOptions& options, const Tree& tree, std::vector<int>& sliced) {
+  const SearchNetwork& network = tree.network();
+  const double limit = std::log2(options.largest_elements) + 1e-9;
+  std::vector<double> bits(tree.nodes(), 0);                       // log2 of the result's size
+  std::vector<std::vector<int>> holders(network.leg_positions());  // results that are too large
+  std::vector<int> uses(network.leg_positions(), 0);
+  const auto log_size = [&](int leg) { return std::log2(network.leg_size(leg)); };
+  int too_large = 0;
+  for (int node = tree.leaves(); node < tree.nodes(); ++node) {
+    if (options.stop()) return false;
+    ForEachLeg(tree.legs(node), network.words(), [&](int leg) { bits[node] += log_size(leg); });
+    for (const int leg : sliced) {
+      if (HasLeg(tree.legs(node), leg)) bits[node] -= log_size(leg);
+    }
+    if (bits[node] <= limit) continue;
+    ++too_large;
+    ForEachLeg(tree.legs(node), network.words(), [&](int leg) {
+      holders[leg].push_back(node);
+      ++uses[leg];
+    });
+  }
+  std::vector<bool> is_free(network.leg_positions());
+  for (int leg = 0; leg < network.leg_positions(); ++leg) {
+    is_free[leg] = network.leg_size(leg) >= 2 &&
+                   (options.allow_output || !HasLeg(network.output(), leg)) &&
+                   std::find(sliced.begin(), sliced.end(), leg) == sliced.end();
+  }
+  while (too_large > 0) {
+    if (options.stop()) return false;
+    int best = -1;
+    for (int leg = 0; leg < network.leg_positions(); ++leg) {
+      if (is_free[leg] && uses[leg] > 0 && (best < 0 || uses[leg] > uses[best])) best = leg;
+    }
+    if (best < 0) return false;
+    sliced.push_back(best);
+    is_free[best] = false;
+    for (const int node : holders[best]) {
+      if (bits[node] <= limit) continue;
+      bits[node] -= log_size(best);
+      if (bits[node] > limit) continue;
+      --too_large;
+      ForEachLeg(tree.legs(node), network.words(), [&](int leg) { --uses[leg]; });
+    }
+  }
+  return true;
+}
+
 }  // namespace tenon::planner

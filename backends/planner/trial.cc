@@ -90,10 +90,15 @@ bool SliceTree(const TrialOptions& options, const Tree& tree, int attempts, Rand
   for (int attempt = 0; attempt < attempts && !(attempt > 0 && stop()); ++attempt) {
     Candidate other = candidate;
     other.sliced = first;
-    const SlicerOptions slicer{options.largest_elements, options.allow_output_slicing,
-                               attempt == 0 ? 0 : kTemperature,
-                               attempt == 0 ? StopOfFirst(options, stop) : stop};
-    if (!ChooseSlices(PriceOf(options), slicer, tree, random, other.sliced)) break;
+    SlicerOptions slicer{options.largest_elements, options.allow_output_slicing,
+                         attempt == 0 ? 0 : kTemperature, stop};
+    if (!ChooseSlices(PriceOf(options), slicer, tree, random, other.sliced)) {
+      // The first plan comes late rather than never.
+      if (attempt > 0 || options.plan_known) break;
+      other.sliced = first;
+      slicer.stop = Stop({}, stop.cancel());
+      if (!SlicePlainly(slicer, tree, other.sliced)) break;
+    }
     Evaluate(options, Slice(tree, other.sliced).tree(), other);
     if (other.score < candidate.score) candidate = std::move(other);
   }

@@ -207,6 +207,35 @@ TEST(Search, KeepsWithinMemory) {
                     Reason::kExceedsMemoryBudget, "memory_bytes"));
 }
 
+// The budget limits results from the start, and a plan that was made for an older limit lowers it
+// no further.
+TEST(Search, FillsMemoryAsATargetOfThatSizeWould) {
+  const Expression expression = RandomGraph(60, 4);
+  SearchOptions by_target = Trials(16);
+  by_target.target_elements = 1 << 7;
+  SearchOptions by_memory = Trials(16);
+  by_memory.memory_bytes = 8 << 7;
+  by_memory.element_bytes = 8;
+  by_memory.planned_bytes = [&](const Plan& plan) -> absl::StatusOr<int64_t> {
+    return static_cast<int64_t>(8 * ComputeCost(expression, plan.path, plan.sliced).max_size);
+  };
+  const auto target = Search(expression, by_target, nullptr, nullptr);
+  const auto memory = Search(expression, by_memory, nullptr, nullptr);
+  ASSERT_TRUE(target.ok() && memory.ok());
+  EXPECT_FALSE(memory->plan.sliced.empty());
+  EXPECT_EQ(memory->score, target->score);
+}
+
+TEST(Search, SlicesTheBlockOfOneOperand) {
+  SearchOptions options = Trials(1);
+  options.target_elements = 4;
+  options.allow_output_slicing = true;
+  const Expression expression = Make({{"a", "c", "b", "a", "c"}}, {"c", "a"}, 3);
+  const auto found = Search(expression, options, nullptr, nullptr);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->plan.sliced.size(), 1u);
+}
+
 TEST(Search, IsNotWorseThanWhereItStarts) {
   const Expression expression = RandomGraph(40, 6);
   SearchOptions start = Trials(1);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "backends/contraction/path.h"
@@ -12,7 +13,9 @@
 #include "backends/planner/leaf_order.h"
 #include "backends/planner/reconfigure.h"
 #include "backends/planner/search.h"
+#include "backends/planner/slicer.h"
 #include "backends/planner/subset_table.h"
+#include "backends/planner/time_model.h"
 #include "tests/backends/contraction/test_networks.h"
 #include "tests/backends/planner/planner_networks.h"
 #include "tests/support/test_data.h"
@@ -147,6 +150,82 @@ TEST(Slice, ExactTreesKnowRuns) {
       const double least = testing::LeastCostOverOrder(on, order, price);
       EXPECT_NEAR(Tree(on, *pairs).Cost(price), least, 1e-9 * least);
     }
+  }
+}
+
+TEST(SlicePlainly, MeetsTheLimitForResultsOfAnySize) {
+  // Results of up to 2^1600 elements, beyond the range of a double.
+  const SearchNetwork network = testing::LatticeOf(40, 40);
+  Pairs pairs;
+  std::vector<int> order;  // the black fields first, then the white ones
+  for (const int colour : {0, 1}) {
+    for (int t = 0; t < 1600; ++t) {
+      if ((t / 40 + t % 40) % 2 == colour) order.push_back(t);
+    }
+  }
+  pairs.emplace_back(order[0], order[1]);
+  for (int t = 2; t < 1600; ++t) pairs.emplace_back(1600 + t - 2, order[t]);
+  const Tree tree(network, pairs);
+  ASSERT_TRUE(std::isinf(tree.Largest()));
+  std::vector<int> sliced = {network.leg_of(0)};
+  ASSERT_TRUE(SlicePlainly({.largest_elements = 1 << 10}, tree, sliced));
+  EXPECT_LE(tree.On(network.Without(sliced)).Largest(), 1 << 10);
+  EXPECT_EQ(sliced.front(), network.leg_of(0));
+  std::sort(sliced.begin(), sliced.end());
+  EXPECT_EQ(std::unique(sliced.begin(), sliced.end()), sliced.end());
+  CancelToken cancel;
+  cancel.Cancel();
+  EXPECT_FALSE(SlicePlainly({.largest_elements = 8, .stop = Stop({}, &cancel)}, tree, sliced));
+}
+
+TEST(SlicePlainly, LeavesTheOutputUnlessAllowed) {
+  const SearchNetwork network({{0, 1}, {1, 2}}, {0, 2}, {4, 8, 4});
+  const Tree tree(network, {{0, 1}});
+  std::vector<int> sliced;
+  EXPECT_FALSE(SlicePlainly({.largest_elements = 4}, tree, sliced));
+  sliced.clear();
+  EXPECT_TRUE(SlicePlainly({.largest_elements = 4, .allow_output = true}, tree, sliced));
+  EXPECT_EQ(sliced.size(), 1u);
+}
+
+// Without the trees that a search would need, too large to be made.
+TEST(PlanScore, InSecondsOfAChainOfManyTensors) {
+  Network network;
+  for (int t = 0; t < 20000; ++t) {
+    network.inputs.push_back({"i" + std::to_string(t), "i" + std::to_string(t + 1)});
+  }
+  network.output = {"i0", "i20000"};
+  for (int i = 0; i <= 20000; ++i) network.sizes["i" + std::to_string(i)] = 2;
+  const contraction::Expression expression = ExpressionOf(network);
+  StepTimes times;
+  times.step = 1;
+  times.multiply_add = 0.125;
+  const Objective seconds{Objective::Kind::kSeconds, 1, 64, &times};
+  const Plan plan = {GreedyPath(expression), {}};
+  EXPECT_EQ(PlanScore(expression, seconds, plan), 19999 * (1 + 8 * 0.125));
+}
+
+// A tree and a path tell the same seconds, slices and their runs included.
+TEST(PlanScore, InSecondsIsThatOfTheTree) {
+  std::mt19937_64 random(15);
+  StepTimes times;
+  times.step = 3;
+  times.multiply_add = 2;
+  times.near_read = 5;
+  times.near_write = 7;
+  times.near_elements = 1e9;
+  const Objective seconds{Objective::Kind::kSeconds, 1, 64, &times};
+  for (int repeat = 0; repeat < 100; ++repeat) {
+    const contraction::Expression expression =
+        ExpressionOf(testing::Reduced(testing::RandomNetwork(random)));
+    const SearchNetwork network = SearchNetworkOf(expression);
+    const contraction::Path path = testing::RandomPath(expression.inputs.size(), random);
+    std::vector<int> sliced = testing::RandomSliced(expression, random);
+    while (sliced.size() > 1) sliced.pop_back();
+    std::vector<int> legs;
+    for (const int index : sliced) legs.push_back(network.leg_of(index));
+    EXPECT_EQ(PlanScore(expression, seconds, {path, sliced}),
+              Slice(Tree(network, path.pairs), legs).tree().Cost({seconds}));
   }
 }
 
