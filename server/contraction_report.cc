@@ -26,6 +26,8 @@ planner::Objective ObjectiveOf(const ContractCall& call) {
     return call.question.has_value() ? call.question->options.objective : objective;
   }
   switch (call.provenance->objective()) {
+    case v1::SEARCH_OBJECTIVE_UNSPECIFIED:  // the engine's own path
+      break;
     case v1::SEARCH_OBJECTIVE_LARGEST_INTERMEDIATE:
       objective.kind = planner::Objective::Kind::kLargest;
       break;

@@ -91,13 +91,6 @@ Json ToJson(const v1::PlanResult& result) {
   return json;
 }
 
-std::string PeakText(int64_t bytes) {
-  constexpr int64_t kLeastUncounted = int64_t{1} << 50;
-  if (bytes == 0) return "unknown";
-  if (bytes >= kLeastUncounted) return "more than 1000 TiB";
-  return FormatBytes(static_cast<double>(bytes));
-}
-
 // Found out before a long search, not after it.
 absl::Status CheckCanWrite(const std::string& path) {
   const auto refusal = [&](const std::string& why) {
@@ -131,7 +124,7 @@ void PrintText(const v1::PlanResult& result, std::ostream* out) {
       {"slices", StrCat(plan.slices(), " (2^", FormatNumber(plan.log2_slices(), 4), ")")},
       {"largest intermediate",
        StrCat("2^", FormatNumber(plan.per_slice().log2_largest_intermediate(), 4), " elements")},
-      {"planned peak", PeakText(result.planned_peak_bytes())},
+      {"planned peak", FormatPlannedPeak(result.planned_peak_bytes())},
       {"predicted time",
        plan.has_predicted_seconds() ? FormatSeconds(plan.predicted_seconds()) : "unknown"},
       {"searched",

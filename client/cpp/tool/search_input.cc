@@ -132,8 +132,7 @@ std::vector<Option> SearchOptionsOfTool() {
       {"target-size", "N",
        "Largest number of elements of an intermediate, such as 2^24; the server slices to meet "
        "it."},
-      {"max-time", "S",
-       "Seconds to search for a plan, at most 600."},
+      {"max-time", "S", "Seconds to search for a plan, at most 600."},
       {"max-trials", "N",
        "Trials of the search; without --max-time the plan depends on them and the seed alone."},
       {"seed", "N", "Seed of the search (default: 0)."},
