@@ -10,7 +10,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/strip.h"
 #include "backends/contraction/path.h"
 #include "backends/core/error.h"
 #include "backends/core/utf8.h"
@@ -49,20 +48,6 @@ v1::ContractHeader HeaderOf(const v1::PlanContractionRequest& request) {
   return header;
 }
 
-// This request has no header: its fields stand alone.
-absl::Status WithoutHeader(const absl::Status& status) {
-  const ErrorDetails details = GetErrorDetails(status);
-  if (status.ok() || details.fields.empty()) return status;
-  Error error(details.reason, std::string(ToStd(status.message())));
-  for (const auto& [field, description] : details.fields) {
-    absl::string_view path(field);
-    absl::ConsumePrefix(&path, "header.");
-    std::move(error).Field(std::string(path), description);
-  }
-  for (const auto& [key, value] : details.metadata) std::move(error).Meta(key, value);
-  return error;
-}
-
 class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionResponse>,
                        private StoppableCall {
  public:
@@ -86,7 +71,7 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
  private:
   void Run() {
     const absl::Status status = AnswerWithinMemory([this] { return Answer(); });
-    End(Outcome(WithoutHeader(status)));
+    End(Outcome(WithoutHeader(status)));  // this request has none
   }
 
   absl::Status Answer() {
