@@ -70,6 +70,10 @@ tenon_calibration FromJson(const json& object) {
   return calibration;
 }
 
+void LogNotUsed(const std::string& path, const std::string& why) {
+  Log(LogLevel::kWarning, "calibration file not used", {{"path", path}, {"message", why}});
+}
+
 bool AreSame(const tenon_calibration& a, const tenon_calibration& b) {
   return ToJson(a) == ToJson(b);
 }
@@ -90,7 +94,9 @@ void CalibrationStore::Calibrate(plugin::Provider& provider) const {
   if (!provider.CanCalibrate()) return;
   const auto start = std::chrono::steady_clock::now();
   const std::optional<tenon_calibration> known = Read(provider);
-  const absl::Status status = provider.Calibrate(known.has_value() ? &*known : nullptr);
+  absl::Status status = provider.Calibrate(known.has_value() ? &*known : nullptr);
+  // What is wrong with a file is not the device's.
+  if (!status.ok() && known.has_value()) status = provider.Calibrate(nullptr);
   const std::string name(provider.name());
   if (!status.ok()) {
     Log(LogLevel::kWarning, "no time model",
@@ -98,6 +104,9 @@ void CalibrationStore::Calibrate(plugin::Provider& provider) const {
     return;
   }
   const bool is_known = known.has_value() && AreSame(*known, *provider.calibration());
+  if (known.has_value() && !is_known) {
+    LogNotUsed(PathOf(provider), "its figures are of another version, or no device's");
+  }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   Log(LogLevel::kInfo, is_known ? "calibration read" : "calibration measured",
       {{"provider", name}, {"seconds", seconds.count()}});
@@ -131,7 +140,7 @@ std::optional<tenon_calibration> CalibrationStore::Read(const plugin::Provider& 
       what = failure.what();
     }
   }
-  Log(LogLevel::kWarning, "calibration file not used", {{"path", path}, {"message", what}});
+  LogNotUsed(path, what);
   return std::nullopt;
 }
 

@@ -295,6 +295,18 @@ std::string WireField(const std::string& field, const ContractCall& call) {
   return "header." + field;
 }
 
+// The same error for this reason, with its fields renamed.
+template <typename Rename>
+absl::Status WithFields(const absl::Status& status, Reason reason, const Rename& rename) {
+  const ErrorDetails details = GetErrorDetails(status);
+  Error error(reason, std::string(ToStd(status.message())));
+  for (const auto& [field, description] : details.fields) {
+    std::move(error).Field(rename(field), description);
+  }
+  for (const auto& [key, value] : details.metadata) std::move(error).Meta(key, value);
+  return error;
+}
+
 }  // namespace
 
 bool ContractCall::varies() const {
@@ -317,16 +329,20 @@ absl::StatusOr<ContractCall> DecodeHeader(v1::ContractHeader* header, const Serv
 
 absl::Status AsContractHeaderError(const absl::Status& status, const ContractCall& call) {
   if (status.ok()) return status;
+  const Reason reason = GetErrorDetails(status).reason;
+  const bool server_limit = reason == Reason::kExceedsMemoryBudget && call.budget_is_the_servers;
+  return WithFields(status, server_limit ? Reason::kExceedsServerLimit : reason,
+                    [&](const std::string& field) { return WireField(field, call); });
+}
+
+absl::Status WithoutHeader(const absl::Status& status) {
   const ErrorDetails details = GetErrorDetails(status);
-  const bool server_limit =
-      details.reason == Reason::kExceedsMemoryBudget && call.budget_is_the_servers;
-  Error error(server_limit ? Reason::kExceedsServerLimit : details.reason,
-              std::string(ToStd(status.message())));
-  for (const auto& [field, description] : details.fields) {
-    std::move(error).Field(WireField(field, call), description);
-  }
-  for (const auto& [key, value] : details.metadata) std::move(error).Meta(key, value);
-  return error;
+  if (status.ok() || details.fields.empty()) return status;
+  return WithFields(status, details.reason, [](const std::string& field) {
+    absl::string_view path(field);
+    absl::ConsumePrefix(&path, "header.");
+    return std::string(path);
+  });
 }
 
 absl::StatusOr<contraction::Expression> ExpressionOf(const ContractCall& call) {

@@ -85,6 +85,9 @@ absl::StatusOr<ContractCall> DecodeHeader(v1::ContractHeader* header, const Serv
 // did not name is the server's limit: EXCEEDS_MEMORY_BUDGET becomes EXCEEDS_SERVER_LIMIT then.
 absl::Status AsContractHeaderError(const absl::Status& status, const ContractCall& call);
 
+// An error of a request whose fields are those of a header but stand alone: "search.seed".
+absl::Status WithoutHeader(const absl::Status& status);
+
 // The expression of the call's operands. Errors as MakeExpression, with the header's fields.
 absl::StatusOr<contraction::Expression> ExpressionOf(const ContractCall& call);
 

@@ -10,6 +10,7 @@
 #include "server/contraction_report.h"
 #include "server/plan_finder.h"
 #include "server/status.h"
+#include "server/stoppable_call.h"
 #include "server/tensor_codec.h"
 #include "server/unary.h"
 
@@ -24,17 +25,18 @@ constexpr char kMethodName[] = "tenon.v1.ContractionService/Estimate";
 bool IsFaulty(const absl::Status& status) {
   return status.code() == absl::StatusCode::kInvalidArgument ||
          status.code() == absl::StatusCode::kCancelled ||
+         GetErrorDetails(status).reason == Reason::kDraining ||
          status.code() == absl::StatusCode::kDeadlineExceeded;
 }
 
-class EstimateCall final : public grpc::ServerUnaryReactor {
+class EstimateCall final : public grpc::ServerUnaryReactor, private StoppableCall {
  public:
   EstimateCall(grpc::CallbackServerContext* context, ServerState* state,
                const v1::EstimateRequest* request, v1::EstimateResponse* response)
-      : state_(state),
+      : StoppableCall(&state->watchdog, CallDeadline(*context)),
+        state_(state),
         request_(request),
         response_(response),
-        cancel_(CallDeadline(*context)),
         record_(&state->metrics, Method::kEstimate, kMethodName) {
     // The call is alive until it is finished, so that the task may hold a plain pointer.
     const absl::Status submitted = state_->executor.Submit([this] { Run(); });
@@ -43,7 +45,7 @@ class EstimateCall final : public grpc::ServerUnaryReactor {
 
  private:
   void Run() {
-    End(AnswerWithinMemory([this] { return Answer(); }));
+    End(Outcome(AnswerWithinMemory([this] { return Answer(); })));
   }
 
   void End(const absl::Status& status) {
@@ -53,21 +55,21 @@ class EstimateCall final : public grpc::ServerUnaryReactor {
 
   absl::Status Answer() {
     TENON_RETURN_IF_ERROR(state_->lifecycle.CheckAdmitting());
-    TENON_RETURN_IF_ERROR(cancel_.Check());
+    TENON_RETURN_IF_ERROR(cancel().Check());
     v1::ContractHeader header = request_->header();
     TENON_ASSIGN_OR_RETURN(ContractCall call, DecodeHeader(&header, *state_, HeaderUse::kEstimate));
     response_->set_request_id(call.request_id);
     record_.set_request_id(call.request_id);
-    const absl::Status planned = FindPlan(&call, state_, &cancel_, nullptr);
+    const absl::Status planned = FindPlan(&call, state_, &cancel(), nullptr);
     if (!planned.ok() && IsFaulty(planned)) return planned;
-    auto job = PrepareCall(call, &cancel_, &state_->programs);
+    auto job = PrepareCall(call, &cancel(), &state_->programs);
     if (!job.ok()) {
       if (IsFaulty(job.status())) return job.status();
       *response_->mutable_refusal() = ToErrorDetail(job.status());
       ContractCall unlimited = call;
       unlimited.memory_budget_bytes = INT64_MAX;
       unlimited.required_fingerprint.clear();
-      job = PrepareCall(unlimited, &cancel_, &state_->programs);
+      job = PrepareCall(unlimited, &cancel(), &state_->programs);
     }
     if (job.ok()) Describe(call, **job);
     return DescribeProviders(call);
@@ -93,7 +95,7 @@ class EstimateCall final : public grpc::ServerUnaryReactor {
   absl::Status DescribeProviders(ContractCall call) {
     call.required_fingerprint.clear();
     for (const ProviderRegistry::Entry& entry : state_->providers.entries()) {
-      TENON_RETURN_IF_ERROR(cancel_.Check());
+      TENON_RETURN_IF_ERROR(cancel().Check());
       v1::ProviderEstimate* estimate = response_->add_providers();
       estimate->set_provider(entry.name);
       if (entry.provider == nullptr) {
@@ -101,7 +103,7 @@ class EstimateCall final : public grpc::ServerUnaryReactor {
         continue;
       }
       call.providers = {entry.provider};
-      const auto job = PrepareCall(call, &cancel_, &state_->programs);
+      const auto job = PrepareCall(call, &cancel(), &state_->programs);
       if (!job.ok()) {
         *estimate->mutable_refusal() = ToErrorDetail(job.status());
         continue;
@@ -114,13 +116,15 @@ class EstimateCall final : public grpc::ServerUnaryReactor {
     return absl::OkStatus();
   }
 
-  void OnCancel() override { cancel_.Cancel(); }
-  void OnDone() override { delete this; }
+  void OnCancel() override { cancel().Cancel(); }
+  void OnDone() override {
+    Unwatch();
+    delete this;
+  }
 
   ServerState* const state_;
   const v1::EstimateRequest* const request_;
   v1::EstimateResponse* const response_;
-  CancelToken cancel_;
   CallRecord record_;
 };
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "backends/contraction/path.h"
+#include "backends/planner/search.h"
 #include "server/tensor_codec.h"
 #include "server/version.h"
 
@@ -15,47 +16,79 @@ namespace {
 using contraction::PathCost;
 using schedule::ContractionJob;
 
-bool IsBySeconds(const ContractCall& call) {
-  return call.provenance.has_value() &&
-         call.provenance->objective() == v1::SEARCH_OBJECTIVE_SECONDS;
-}
+constexpr double kNoFigure = std::numeric_limits<double>::quiet_NaN();
 
-// Log2 of the objective's value; 0 for seconds, which a path alone does not tell.
-double Log2Score(const ContractCall& call, const PathCost& cost, double share) {
-  double flops_weight = 1, read_write_weight = 64;
-  if (IsBySeconds(call)) return 0;
-  if (call.provenance.has_value()) {
-    if (call.provenance->objective() == v1::SEARCH_OBJECTIVE_LARGEST_INTERMEDIATE) {
-      return std::log2(cost.max_size);
-    }
-    flops_weight = call.provenance->flops_weight();
-    read_write_weight = call.provenance->read_write_weight();
+// What the plan was made for, or is being made for; weighted where no search is asked for. Without
+// the time model, whose seconds come from elsewhere.
+planner::Objective ObjectiveOf(const ContractCall& call) {
+  planner::Objective objective;
+  if (!call.provenance.has_value()) {
+    return call.question.has_value() ? call.question->options.objective : objective;
   }
-  return std::log2((flops_weight * cost.flops + read_write_weight * cost.read_write) * share);
+  switch (call.provenance->objective()) {
+    case v1::SEARCH_OBJECTIVE_UNSPECIFIED:  // the engine's own path
+      break;
+    case v1::SEARCH_OBJECTIVE_LARGEST_INTERMEDIATE:
+      objective.kind = planner::Objective::Kind::kLargest;
+      break;
+    case v1::SEARCH_OBJECTIVE_SECONDS:
+      objective.kind = planner::Objective::Kind::kSeconds;
+      break;
+    default:
+      objective.flops_weight = call.provenance->flops_weight();
+      objective.read_write_weight = call.provenance->read_write_weight();
+  }
+  return objective;
 }
 
-void WriteCost(const ContractCall& call, const PathCost& cost, double share, v1::PlanCost* out) {
+// `seconds`: predicted for the whole cost, or kNoFigure.
+double Log2Score(const planner::Objective& objective, const PathCost& cost, double share,
+                 double seconds) {
+  switch (objective.kind) {
+    case planner::Objective::Kind::kLargest:
+      return std::log2(cost.max_size);
+    case planner::Objective::Kind::kSeconds:
+      return std::log2(seconds * share);
+    case planner::Objective::Kind::kWeighted:
+      break;
+  }
+  // A weight of zero counts nothing, even of what is beyond the range.
+  double score = 0;
+  if (objective.flops_weight > 0) score += objective.flops_weight * cost.flops;
+  if (objective.read_write_weight > 0) score += objective.read_write_weight * cost.read_write;
+  return std::log2(score * share);
+}
+
+void WriteCost(const ContractCall& call, const PathCost& cost, double share, double seconds,
+               v1::PlanCost* out) {
   out->set_log10_flops(std::log10(cost.flops * share));
   out->set_log2_largest_intermediate(std::log2(cost.max_size));
   out->set_log2_largest_step(std::log2(cost.max_step));
   out->set_log2_writes(std::log2(cost.write * share));
   out->set_log2_read_write(std::log2(cost.read_write * share));
   out->set_log2_peak(std::log2(cost.peak_size));
-  out->set_log2_score(Log2Score(call, cost, share));
+  out->set_log2_score(Log2Score(ObjectiveOf(call), cost, share, seconds));
 }
 
 // Costs of a slice and of all. `seconds`: predicted for all; absent without a model.
 template <typename Message>
-void WriteCosts(const ContractCall& call, const PathCost& cost, std::optional<double> seconds,
-                Message* out) {
+void WriteCosts(const ContractCall& call, const contraction::Expression& expression,
+                const planner::Plan& plan, std::optional<double> seconds, Message* out) {
+  const PathCost cost = contraction::ComputeCost(expression, plan.path, plan.sliced);
   const double share = 1 / std::max(cost.slices, 1.0);
-  WriteCost(call, cost, share, out->mutable_per_slice());
-  WriteCost(call, cost, 1, out->mutable_total());
-  if (!seconds.has_value()) return;
-  out->set_predicted_seconds(*seconds);
-  if (!IsBySeconds(call)) return;
-  out->mutable_per_slice()->set_log2_score(std::log2(*seconds * share));
-  out->mutable_total()->set_log2_score(std::log2(*seconds));
+  WriteCost(call, cost, share, seconds.value_or(kNoFigure), out->mutable_per_slice());
+  WriteCost(call, cost, 1, seconds.value_or(kNoFigure), out->mutable_total());
+  if (seconds.has_value()) out->set_predicted_seconds(*seconds);
+  const planner::Objective objective = ObjectiveOf(call);
+  out->set_log2_score(objective.kind == planner::Objective::Kind::kSeconds
+                          ? out->total().log2_score()
+                          : std::log2(planner::PlanScore(expression, objective, plan)));
+}
+
+void WriteUnsliced(const ContractCall& call, const PathCost& cost, bool is_sliced,
+                   std::optional<double> seconds, v1::PlanSummary* out) {
+  WriteCost(call, cost, 1, is_sliced ? kNoFigure : seconds.value_or(kNoFigure),
+            out->mutable_unsliced());
 }
 
 void WritePath(const contraction::Expression& expression, const contraction::Path& path,
@@ -191,8 +224,8 @@ void WritePlanSummary(const ContractCall& call, const ContractionJob& job, v1::P
   out->set_reused_flops(
       std::max(0.0, cost.flops - flops - MultiplyAdds(HoistedSaving(job), job.dtype())));
   out->set_shared_flops(call.varies() ? MultiplyAdds(job.shared_flops(), job.dtype()) : 0);
-  WriteCost(call, job.unsliced_cost(), 1, out->mutable_unsliced());
-  WriteCosts(call, cost, job.predicted_seconds(), out);
+  WriteUnsliced(call, job.unsliced_cost(), !job.sliced().empty(), job.predicted_seconds(), out);
+  WriteCosts(call, job.expression(), {job.path(), job.sliced()}, job.predicted_seconds(), out);
   WriteProvenance(call, job, out->mutable_provenance());
   if (call.detail != v1::REPORT_DETAIL_BRIEF)
     WritePath(job.expression(), job.path(), job.sliced(), out);
@@ -200,37 +233,41 @@ void WritePlanSummary(const ContractCall& call, const ContractionJob& job, v1::P
 
 namespace {
 
-// The plan in the call's request.
 struct ReadPlan {
   contraction::Expression expression;
-  contraction::Path path;
-  std::vector<int> sliced;
+  planner::Plan plan;
 };
 
+// The plan in the call's request; the engine's own path where there is none.
 absl::StatusOr<ReadPlan> PlanOf(const ContractCall& call) {
-  ReadPlan plan;
-  TENON_ASSIGN_OR_RETURN(plan.expression, ExpressionOf(call));
-  TENON_ASSIGN_OR_RETURN(plan.path, contraction::MakePath(call.request.path.value_or(PathSteps()),
-                                                          call.operands.size()));
-  TENON_ASSIGN_OR_RETURN(plan.sliced,
-                         contraction::MakeSliced(plan.expression, call.request.sliced));
-  return plan;
+  ReadPlan read;
+  TENON_ASSIGN_OR_RETURN(read.expression, ExpressionOf(call));
+  if (call.request.path.has_value()) {
+    TENON_ASSIGN_OR_RETURN(read.plan.path,
+                           contraction::MakePath(*call.request.path, call.operands.size()));
+  } else {
+    read.plan.path = contraction::GreedyPath(read.expression);
+  }
+  TENON_ASSIGN_OR_RETURN(read.plan.sliced,
+                         contraction::MakeSliced(read.expression, call.request.sliced));
+  return read;
 }
 
 }  // namespace
 
 absl::Status WritePlanCosts(const ContractCall& call, std::optional<double> seconds,
                             v1::PlanImprovement* out) {
-  TENON_ASSIGN_OR_RETURN(const ReadPlan plan, PlanOf(call));
-  const PathCost cost = contraction::ComputeCost(plan.expression, plan.path, plan.sliced);
-  WriteCosts(call, cost, seconds, out);
-  out->set_slices(SliceCount(cost.slices));
+  TENON_ASSIGN_OR_RETURN(const ReadPlan read, PlanOf(call));
+  WriteCosts(call, read.expression, read.plan, seconds, out);
+  out->set_slices(
+      SliceCount(ComputeCost(read.expression, read.plan.path, read.plan.sliced).slices));
   return absl::OkStatus();
 }
 
 absl::Status WritePlanWithoutProgram(const ContractCall& call, v1::PlanSummary* out) {
-  TENON_ASSIGN_OR_RETURN(const ReadPlan plan, PlanOf(call));
-  const PathCost cost = contraction::ComputeCost(plan.expression, plan.path, plan.sliced);
+  TENON_ASSIGN_OR_RETURN(const ReadPlan read, PlanOf(call));
+  const auto& [expression, plan] = read;
+  const PathCost cost = contraction::ComputeCost(expression, plan.path, plan.sliced);
   out->set_plan_id(call.plan_id);
   out->set_steps(static_cast<int64_t>(plan.path.pairs.size()));
   out->set_flops(cost.flops);
@@ -238,13 +275,11 @@ absl::Status WritePlanWithoutProgram(const ContractCall& call, v1::PlanSummary* 
   out->set_largest_intermediate_elements(cost.max_size);
   out->set_slices(SliceCount(cost.slices));
   out->set_log2_slices(std::log2(cost.slices));
-  WriteCost(call, contraction::ComputeCost(plan.expression, plan.path, {}), 1,
-            out->mutable_unsliced());
-  WriteCosts(call, cost, std::nullopt, out);
+  WriteUnsliced(call, contraction::ComputeCost(expression, plan.path, {}), !plan.sliced.empty(),
+                std::nullopt, out);
+  WriteCosts(call, expression, plan, std::nullopt, out);
   if (call.provenance.has_value()) *out->mutable_provenance() = *call.provenance;
-  if (call.detail != v1::REPORT_DETAIL_BRIEF) {
-    WritePath(plan.expression, plan.path, plan.sliced, out);
-  }
+  if (call.detail != v1::REPORT_DETAIL_BRIEF) WritePath(expression, plan.path, plan.sliced, out);
   return absl::OkStatus();
 }
 

@@ -14,10 +14,12 @@
 #include "backends/core/error.h"
 #include "backends/core/utf8.h"
 #include "server/bidi_stream.h"
+#include "server/contraction_checks.h"
 #include "server/contraction_codec.h"
 #include "server/contraction_report.h"
 #include "server/plan_finder.h"
 #include "server/status.h"
+#include "server/stoppable_call.h"
 #include "server/tensor_codec.h"
 #include "server/ticker.h"
 #include "server/unary.h"
@@ -46,13 +48,14 @@ v1::ContractHeader HeaderOf(const v1::PlanContractionRequest& request) {
   return header;
 }
 
-class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionResponse> {
+class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionResponse>,
+                       private StoppableCall {
  public:
   PlanCall(grpc::CallbackServerContext* context, ServerState* state,
            const v1::PlanContractionRequest* request)
-      : state_(state),
+      : StoppableCall(&state->watchdog, CallDeadline(*context)),
+        state_(state),
         request_(*request),
-        cancel_(CallDeadline(*context)),
         record_(&state->metrics, Method::kPlanContraction, kMethodName),
         begun_before_(state->executor.begun()),
         waiting_before_(state->executor.queued()) {
@@ -67,14 +70,19 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
 
  private:
   void Run() {
-    End(AnswerWithinMemory([this] { return Answer(); }));
+    const absl::Status status = AnswerWithinMemory([this] { return Answer(); });
+    End(Outcome(WithoutHeader(status)));  // this request has none
   }
 
   absl::Status Answer() {
     searches_ = true;
     TENON_RETURN_IF_ERROR(state_->lifecycle.CheckAdmitting());
-    TENON_RETURN_IF_ERROR(cancel_.Check());
+    TENON_RETURN_IF_ERROR(cancel().Check());
     const Clock::time_point begin = Clock::now();
+    if (!v1::PathFormat_IsValid(request_.path_format())) {
+      return OutOfRange("path_format", "PATH_FORMAT_SSA or PATH_FORMAT_LINEAR",
+                        StrCat(static_cast<int>(request_.path_format())));
+    }
     v1::ContractHeader header = HeaderOf(request_);
     TENON_ASSIGN_OR_RETURN(const DType dtype, DefaultDType());
     TENON_ASSIGN_OR_RETURN(ContractCall call,
@@ -86,7 +94,7 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
     }
     // A plan may be for another machine.
     if (call.budget_is_the_servers) call.memory_budget_bytes = INT64_MAX;
-    TENON_RETURN_IF_ERROR(FindPlan(&call, state_, &cancel_,
+    TENON_RETURN_IF_ERROR(FindPlan(&call, state_, &cancel(),
                                    [&](const planner::FoundPlan& found, const ContractCall& with) {
                                      SendImprovement(found, with);
                                    }));
@@ -107,22 +115,49 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
 
   // Networks that no machine could run have plans, too, but no program.
   absl::Status Describe(const ContractCall& call, v1::PlanResult* plan) {
-    const auto job = PrepareCall(call, &cancel_, &state_->programs);
-    TENON_RETURN_IF_ERROR(cancel_.Check());
-    if (!job.ok()) return WritePlanWithoutProgram(call, plan->mutable_plan());
+    const auto job = PrepareCall(call, &cancel(), &state_->programs);
+    TENON_RETURN_IF_ERROR(cancel().Check());
+    if (!job.ok()) {
+      // What is asked of a program is not met by none.
+      const bool asks =
+          !call.required_fingerprint.empty() || request_.execution().has_slice_groups();
+      if (asks) return job.status();
+      TENON_RETURN_IF_ERROR(WritePlanWithoutProgram(call, plan->mutable_plan()));
+      return KeepEnginesPlan(call, plan->mutable_plan());
+    }
     WritePlanSummary(call, **job, plan->mutable_plan());
+    TENON_RETURN_IF_ERROR(KeepEnginesPlan(call, plan->mutable_plan()));
     WriteMemoryPlan(**job, StagingBytes(call, **job), plan->mutable_memory());
     plan->set_planned_peak_bytes(plan->memory().total_bytes());
     return absl::OkStatus();
   }
 
-  static absl::Status ToLinear(v1::ContractionPath* path) {
+  // What no search has kept gets a name, too.
+  absl::Status KeepEnginesPlan(const ContractCall& call, v1::PlanSummary* plan) const {
+    if (!plan->plan_id().empty()) return absl::OkStatus();
+    TENON_ASSIGN_OR_RETURN(const contraction::Expression expression, ExpressionOf(call));
+    planner::Plan kept;
+    TENON_ASSIGN_OR_RETURN(kept.path,
+                           contraction::MakePath(StepsOf(plan->path()), call.operands.size()));
+    TENON_ASSIGN_OR_RETURN(kept.sliced,
+                           contraction::MakeSliced(expression, {plan->sliced_indices().begin(),
+                                                                plan->sliced_indices().end()}));
+    plan->set_plan_id(
+        state_->plans.Put(NetworkKey(expression), std::move(kept), plan->provenance())->id);
+    return absl::OkStatus();
+  }
+
+  static PathSteps StepsOf(const v1::ContractionPath& path) {
     PathSteps ssa;
-    for (const v1::PathStep& step : path->steps()) {
+    for (const v1::PathStep& step : path.steps()) {
       ssa.steps.emplace_back(step.operands().begin(), step.operands().end());
     }
+    return ssa;
+  }
+
+  static absl::Status ToLinear(v1::ContractionPath* path) {
     TENON_ASSIGN_OR_RETURN(const contraction::Path pairs,
-                           contraction::MakePath(ssa, ssa.steps.size() + 1));
+                           contraction::MakePath(StepsOf(*path), path->steps_size() + 1));
     path->set_format(v1::PATH_FORMAT_LINEAR);
     path->clear_steps();
     for (const auto& step : contraction::MakeSteps(pairs, PathSteps::Format::kLinear).steps) {
@@ -198,19 +233,21 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
   }
 
   void OnWriteDone(bool ok) override {
-    if (!ok) cancel_.Cancel();
+    if (!ok) cancel().Cancel();
     std::lock_guard lock(mutex_);
     writing_ = false;
     if (!ok) waiting_.clear();
     WriteNext();
   }
-  void OnCancel() override { cancel_.Cancel(); }
-  void OnDone() override { delete this; }
+  void OnCancel() override { cancel().Cancel(); }
+  void OnDone() override {
+    Unwatch();
+    delete this;
+  }
 
   ServerState* const state_;
   const v1::PlanContractionRequest request_;
   const Clock::time_point start_ = Clock::now();
-  CancelToken cancel_;
   CallRecord record_;
   const size_t begun_before_, waiting_before_;  // requests, when this one came
   std::atomic<bool> searches_ = false;

@@ -35,6 +35,8 @@ v1::SearchStop StopOf(planner::SearchStop stop, bool default_budget) {
       return v1::SEARCH_STOP_TRIALS;
     case planner::SearchStop::kTime:
       return default_budget ? v1::SEARCH_STOP_DEFAULT_BUDGET : v1::SEARCH_STOP_TIME;
+    case planner::SearchStop::kWorthwhile:  // only with the default budget
+      return v1::SEARCH_STOP_DEFAULT_BUDGET;
     case planner::SearchStop::kExhausted:
       return v1::SEARCH_STOP_EXHAUSTED;
   }

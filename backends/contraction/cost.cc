@@ -6,6 +6,7 @@
 #include "backends/contraction/loop_order.h"
 #include "backends/contraction/path.h"
 #include "backends/core/error.h"
+#include "backends/core/figure.h"
 
 namespace tenon::contraction {
 namespace {
@@ -143,10 +144,11 @@ absl::StatusOr<std::vector<int>> SliceToTarget(const Expression& expression, con
     if (best < 0) {
       return Error(Reason::kExceedsMemoryBudget,
                    StrCat("no slicing of this path brings every step result to at most ",
-                          target_elements, " elements; at least ", largest, " are needed"))
+                          FigureText(target_elements), " elements; at least ", FigureText(largest),
+                          " are needed"))
           .Field("target_size")
-          .Meta("target_elements", target_elements)
-          .Meta("needed_elements", largest);
+          .Meta("target_elements", FigureText(target_elements))
+          .Meta("needed_elements", FigureText(largest));
     }
     sliced.push_back(best);
     for (std::vector<int>& result : results) std::erase(result, best);

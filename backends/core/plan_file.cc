@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backends/core/error.h"
+#include "backends/core/figure.h"
 #include "backends/core/network_json.h"
 
 namespace tenon {
@@ -400,11 +401,11 @@ absl::Status ComparePlanFigures(const PlanFigures& told, const PlanFigures& deri
     if (found == derived.end()) continue;
     const double right = found->second;
     if (std::abs(value - right) <= kTolerance * std::max(value, right)) continue;
-    return Error(Reason::kBadParameter,
-                 StrCat("the plan tells ", name, " = ", value, ", but it is ", right))
+    return Error(Reason::kBadParameter, StrCat("the plan tells ", name, " = ", FigureText(value),
+                                               ", but it is ", FigureText(right)))
         .Field(StrCat(key, ".", name))
-        .Meta("told", value)
-        .Meta("derived", right);
+        .Meta("told", FigureText(value))
+        .Meta("derived", FigureText(right));
   }
   return absl::OkStatus();
 }

@@ -49,6 +49,21 @@ double GatheredElements(const StepView& view) {
   return gathered;
 }
 
+// Seconds of a step, an element or a byte, and what is so many times as much as by the table:
+// whatever a machine takes is far below.
+bool IsPlausible(double value) {
+  constexpr double kMost = 1e9;
+  return value > 0 && value < kMost;
+}
+
+bool ArePlausible(const tenon_step_times& times) {
+  // In caches an element may cost nothing beside its multiply-adds.
+  const auto near = [](double seconds) { return seconds == 0 || IsPlausible(seconds); };
+  return IsPlausible(times.step) && IsPlausible(times.multiply_add) && near(times.near_read) &&
+         near(times.near_write) && IsPlausible(times.far_read) && IsPlausible(times.far_write) &&
+         times.near_elements > 0 && std::isfinite(times.near_elements);
+}
+
 }  // namespace
 
 StepWork WorkOf(const StepView& view, std::string_view kernel, double table_seconds) {
@@ -112,11 +127,12 @@ std::optional<MachineTimes> FromCalibration(const tenon_calibration& calibration
        {&times.step, &times.product[0], &times.product[1], &times.product[2], &times.product[3],
         &times.sums, &times.others, &times.far_read, &times.far_write, &times.gather}) {
     *factor = calibration.factors[next++];
-    if (!(*factor > 0 && std::isfinite(*factor))) return std::nullopt;
+    if (!IsPlausible(*factor)) return std::nullopt;
   }
   if (calibration.version != kTimesVersion || calibration.n_factors != next ||
-      calibration.threads != UsableCores() || !(times.arithmetic_speedup > 0) ||
-      !(times.traffic_speedup > 0)) {
+      calibration.threads != UsableCores() || !IsPlausible(times.arithmetic_speedup) ||
+      !IsPlausible(times.traffic_speedup) ||
+      !std::all_of(std::begin(times.steps), std::end(times.steps), ArePlausible)) {
     return std::nullopt;
   }
   return times;

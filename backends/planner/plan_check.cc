@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/core/error.h"
+#include "backends/core/figure.h"
 
 namespace tenon::planner {
 namespace {
@@ -56,11 +57,11 @@ absl::Status CheckTarget(const PlanFile& file, const CheckedPlan& checked) {
   for (size_t t = n; t < results.size(); ++t) {
     if (FitsIn(checked.expression, results[t], *file.target_elements)) continue;
     return Error(Reason::kExceedsMemoryBudget,
-                 StrCat("a slice of the plan has results of ", checked.cost.max_size,
+                 StrCat("a slice of the plan has results of ", FigureText(checked.cost.max_size),
                         " elements, more than its target of ", *file.target_elements))
         .Field("target.elements")
         .Meta("target_elements", *file.target_elements)
-        .Meta("needed_elements", checked.cost.max_size);
+        .Meta("needed_elements", FigureText(checked.cost.max_size));
   }
   return absl::OkStatus();
 }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "backends/core/error.h"
+#include "backends/core/figure.h"
 #include "backends/core/parallel.h"
 #include "backends/planner/exact.h"
 #include "backends/planner/plan_check.h"
@@ -226,7 +227,7 @@ class Searcher {
       if (!status.ok()) failed_ = status;
       for (Candidate& candidate : found) Offer(std::move(candidate));
       proposals += static_cast<double>(count * trial_options.sweeps) * network_.tensors();
-      if (!IsWorthwhile(proposals * kProposalSeconds)) return SearchStop::kExhausted;
+      if (!IsWorthwhile(proposals * kProposalSeconds)) return SearchStop::kWorthwhile;
     }
     return SearchStop::kTrials;
   }
@@ -293,12 +294,12 @@ class Searcher {
       elements *= static_cast<double>(expression_.sizes[index]);
     }
     return Error(Reason::kUnreachableTarget,
-                 StrCat("the output alone has ", elements,
+                 StrCat("the output alone has ", FigureText(elements),
                         " elements, and its indices may not be sliced; the target is ",
                         *options_.target_elements))
         .Field("target_size")
         .Meta("target_elements", *options_.target_elements)
-        .Meta("needed_elements", elements);
+        .Meta("needed_elements", FigureText(elements));
   }
 
   // Where the time was too short for a trial.
@@ -368,11 +369,11 @@ absl::Status Searcher::CheckMemory(const Plan& plan) {
   if (largest <= largest_ && largest > largest_ / 2) largest_ = largest / 2;
   least_over_ = std::min(least_over_, static_cast<double>(bytes));
   return Error(Reason::kExceedsMemoryBudget,
-               StrCat("the plan with the smallest peak that was found needs ", least_over_,
-                      " bytes, the budget is ", *options_.memory_bytes))
+               StrCat("the plan with the smallest peak that was found needs ",
+                      FigureText(least_over_), " bytes, the budget is ", *options_.memory_bytes))
       .Field("memory_bytes")
       .Meta("memory_budget_bytes", *options_.memory_bytes)
-      .Meta("needed_bytes", least_over_);
+      .Meta("needed_bytes", FigureText(least_over_));
 }
 
 // With the lock held.
@@ -463,9 +464,9 @@ absl::StatusOr<FoundPlan> Searcher::Answer(SearchStop stop) {
     if (!failed_.ok()) return failed_;
     return Error(Reason::kUnreachableTarget,
                  StrCat("no slicing that was found brings every step result to at most ",
-                        largest_.load(), " elements at a cost below 10^308"))
+                        FigureText(largest_), " elements at a cost below 10^308"))
         .Field("target_size")
-        .Meta("target_elements", largest_.load());
+        .Meta("target_elements", FigureText(largest_));
   }
   FoundPlan answer = *answer_;
   answer.trials = trials_;

@@ -87,7 +87,8 @@ struct SearchOptions {
   std::atomic<int64_t>* trials_made = nullptr;
 };
 
-enum class SearchStop { kTrials, kTime, kExhausted };
+// kWorthwhile: SearchOptions::worthwhile. kExhausted: there is nothing more to try.
+enum class SearchStop { kTrials, kTime, kWorthwhile, kExhausted };
 
 struct FoundPlan {
   Plan plan;

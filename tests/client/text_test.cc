@@ -26,6 +26,9 @@ TEST(TextTest, Quantities) {
   EXPECT_EQ(FormatBytes(312), "312 bytes");
   EXPECT_EQ(FormatBytes(1536), "1.5 KiB");
   EXPECT_EQ(FormatBytes(4.0 * (1 << 30)), "4 GiB");
+  EXPECT_EQ(FormatPlannedPeak(0), "unknown");
+  EXPECT_EQ(FormatPlannedPeak(2048), "2 KiB");
+  EXPECT_EQ(FormatPlannedPeak(int64_t{1} << 50), "more than 1000 TiB");
   EXPECT_EQ(FormatSeconds(12.5), "12.5 s");
   EXPECT_EQ(FormatSeconds(0.0456), "45.6 ms");
   EXPECT_EQ(FormatSeconds(7.8e-6), "7.8 us");

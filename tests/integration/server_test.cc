@@ -8,6 +8,7 @@
 
 #include "server/version.h"
 #include "tenon/v1/admin.grpc.pb.h"
+#include "tenon/v1/contraction.grpc.pb.h"
 #include "tenon/v1/job.grpc.pb.h"
 #include "tenon/v1/provider.grpc.pb.h"
 #include "tests/integration/raw_call.h"
@@ -307,6 +308,35 @@ TEST(Server, AnOpenWatchDoesNotHoldUpTheEnd) {
   watch.WritesDone();
   ASSERT_EQ(HealthStatus(watch.Read().value_or("")), kServing);
   server->Shutdown();
+  EXPECT_TRUE(server->Wait());
+}
+
+TEST(Server, ASearchThatIsCutByTheEndIsToldWhy) {
+  server::Config config = TestConfig();
+  config.grace_period = absl::ZeroDuration();
+  const auto server = StartOrDie(config);
+  ASSERT_TRUE(server->WaitUntilReady());
+  const auto stub = v1::ContractionService::NewStub(ChannelTo(server->addresses()[0]));
+  v1::PlanContractionRequest request;
+  constexpr int kTensors = 60;
+  for (int t = 0; t < kTensors; ++t) {
+    v1::Operand* operand = request.mutable_network()->add_operands();
+    for (const int bond : {t, (t + 1) % kTensors, kTensors + t % (kTensors / 2)}) {
+      const std::string index = StrCat("i", bond);
+      operand->add_indices(index);
+      (*request.mutable_network()->mutable_index_sizes())[index] = 2;
+    }
+  }
+  request.mutable_search()->set_max_trials(int64_t{1} << 40);
+  grpc::ClientContext context;
+  const auto reader = stub->PlanContraction(&context, request);
+  v1::PlanContractionResponse frame;
+  ASSERT_TRUE(reader->Read(&frame));
+  server->Shutdown();
+  while (reader->Read(&frame)) EXPECT_FALSE(frame.has_plan());
+  const grpc::Status status = reader->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE) << status.error_message();
+  EXPECT_EQ(ReasonOf(status), "DRAINING");
   EXPECT_TRUE(server->Wait());
 }
 

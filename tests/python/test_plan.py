@@ -9,6 +9,7 @@ import subprocess
 import sys
 import types
 
+import numpy as np
 import pytest
 
 from conftest import BUILD
@@ -191,3 +192,85 @@ def test_a_target_below_the_output_is_refused(tenon):
     error = tenon("plan", "ab,bc->ac", "--shape", "8,8", "--shape", "8,8", "--target-size", 63,
                   code=3)
     assert "UNREACHABLE_TARGET" in error
+
+
+def test_the_json_tells_what_the_search_minimised(tenon):
+    arguments = ("plan", NETWORKS / "qaoa_reg3_n60_p4_zz.json", "--max-trials", 2, "--target-size",
+                 2**8)
+    plan = json.loads(tenon(*arguments, "--json"))
+    assert plan["log2_executed_score"] < plan["log2_score"]
+    assert "as executed" in tenon(*arguments)
+
+
+SHAPES = ("--shape", "2,3", "--shape", "3,4")
+
+
+def test_a_plan_of_two_operands_has_a_name(tenon):
+    assert "plans/" in tenon("plan", "ab,bc->ac", *SHAPES)
+
+
+@pytest.fixture
+def chain(tmp_path):
+    """The files of three matrices, and their product."""
+    arrays = [np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4),
+              np.arange(20.0).reshape(4, 5)]
+    files = [tmp_path / f"{k}.npy" for k in range(3)]
+    for file, array in zip(files, arrays):
+        np.save(file, array)
+    return types.SimpleNamespace(files=files, product=arrays[0] @ arrays[1] @ arrays[2],
+                                 plan=tmp_path / "plan.json")
+
+
+def test_the_plan_of_an_einsum_runs(tenon, chain):
+    tenon("plan", "ab,bc,cd->ad", *SHAPES, "--shape", "4,5", "--target-size", 10, "--output",
+          chain.plan)
+    answer = json.loads(tenon("contract", "ij,jk,kl->il", *chain.files, "--plan", chain.plan,
+                              "--json"))
+    assert np.array_equal(answer["value"], chain.product)
+    error = tenon("contract", "ij,jk,kl->li", *chain.files, "--plan", chain.plan, code=2)
+    assert "another network" in error and str(chain.plan) in error
+    error = tenon("contract", "ij,jk->ik", *chain.files[:2], "--plan", chain.plan, code=2)
+    assert "another network" in error
+
+
+@pytest.mark.parametrize("arguments, names", [(("--max-trials", 2), "--max-trials"),
+                                              (("--replan",), "--replan"),
+                                              (("--no-simplify",), "--no-simplify")])
+def test_a_plan_file_leaves_nothing_to_search(tenon, chain, arguments, names):
+    tenon("plan", "ab,bc,cd->ad", *SHAPES, "--shape", "4,5", "--output", chain.plan)
+    error = tenon("contract", "ab,bc,cd->ad", *chain.files, "--plan", chain.plan, *arguments,
+                  code=2)
+    assert names in error
+
+
+def test_errors_of_a_plan_file_name_it(tenon, small_plan, tmp_path):
+    assert str(tmp_path / "altered.json") in small_plan.run(scaled("costs", "flops"), 2)
+    assert str(tmp_path / "altered.json") in small_plan.run(lambda p: p.pop("schema"), 2)
+
+
+def test_peaks_that_no_machine_has_are_told_as_such(tenon):
+    square = ("--shape", f"{2**28},{2**28}")
+    assert "more than 1000 TiB" in tenon("plan", "ab,bc->ac", *square, *square)
+    # More slices than can be counted, so that there is no program.
+    million = ("--shape", "1000000,1000000")
+    text = tenon("plan", "ab,ac,ad,bc,bd,cd->", *million * 6, "--target-size", 1, "--max-trials", 1)
+    assert re.search("planned peak +unknown", text)
+
+
+@pytest.mark.parametrize("place", ["nowhere/plan.json", ".", "file.txt/plan.json"])
+def test_a_place_that_cannot_be_written_is_told_before_the_search(tenon, tmp_path, place):
+    (tmp_path / "file.txt").write_text("")
+    # A search of no end: an answer can only come before it.
+    error = tenon("plan", NETWORKS / "rqc_fsim_6x6_m10_amp.json", "--max-trials", 10**12,
+                  "--output", tmp_path / place, code=2)
+    assert "can't be written" in error
+
+
+def test_no_method_is_told_as_such(tenon):
+    error = tenon("plan", "ab,bc->ac", *SHAPES, "--methods", "", code=2)
+    assert "--methods" in error and "cpu" not in error
+
+
+def test_the_help_tells_the_longest_search(tenon):
+    assert "600" in subprocess.run([str(TENON), "help", "plan"], capture_output=True, text=True,
+                                   check=True).stdout

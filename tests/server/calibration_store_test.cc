@@ -11,6 +11,7 @@
 #include <sstream>
 #include <string>
 
+#include "server/logging.h"
 #include "tests/support/fake_provider.h"
 
 namespace tenon::server {
@@ -108,6 +109,24 @@ TEST_F(CalibrationStoreTest, FilesThatAreNotOfThisDeviceAreMeasuredAnew) {
     EXPECT_NE(provider->calibration(), nullptr);
     EXPECT_NE(TextOf(File()), bad) << "the file is written anew";
   }
+}
+
+TEST_F(CalibrationStoreTest, ImpossibleTimesOfAFileAreMeasuredAnew) {
+  Start(folder_);
+  std::string text = TextOf(File());
+  const std::string good = "\"step\": 1.0";
+  text.replace(text.find(good), good.size(), "\"step\": -1.0");
+  std::ofstream(File(), std::ios::trunc) << text;
+  InitLogging("info", false);
+  ::testing::internal::CaptureStderr();
+  const auto provider = Start(folder_);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  InitLogging("error", false);
+  EXPECT_EQ(measured, 8);
+  ASSERT_NE(provider->calibration(), nullptr);
+  EXPECT_NE(TextOf(File()), text) << "the file is written anew";
+  EXPECT_NE(log.find("calibration file not used"), std::string::npos) << log;
+  EXPECT_NE(log.find(File()), std::string::npos) << log;
 }
 
 TEST_F(CalibrationStoreTest, WithoutAFolderItMeasuresEveryTime) {

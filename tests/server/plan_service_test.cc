@@ -16,96 +16,10 @@
 
 #include "backends/core/error.h"
 #include "server/logging.h"
-#include "tests/server/contraction_test_server.h"
-#include "tests/server/measurement_test_server.h"
+#include "tests/server/plan_service_fixture.h"
 
 namespace tenon::server {
 namespace {
-
-// A ring of `n` matrices with a chord from every tensor to the one opposite: no outer dimensions.
-v1::ContractHeader Ring(int n, const std::string& prefix, bool with_values = false) {
-  v1::ContractHeader header;
-  for (int t = 0; t < n; ++t) {
-    const std::vector<std::string> indices = {prefix + std::to_string(t),
-                                              prefix + std::to_string((t + 1) % n),
-                                              prefix + "chord" + std::to_string(t % (n / 2))};
-    if (with_values) {
-      std::vector<std::complex<double>> values;
-      for (int e = 0; e < 8; ++e) values.emplace_back((t * 5 + e * 3) % 7 - 3);
-      AddOperand(&header, indices, v1::DATA_TYPE_FLOAT64, {2, 2, 2}, values);
-    } else {
-      AddOperand(&header, indices, v1::DATA_TYPE_FLOAT64, {2, 2, 2});
-    }
-  }
-  header.mutable_network()->mutable_output();
-  return header;
-}
-
-// A square lattice of bonds of one size, with values where there are few.
-v1::ContractHeader Lattice(int width, int64_t bond, bool with_values = false) {
-  v1::ContractHeader header;
-  const auto name = [](int a, int b) { return StrCat(a, "-", b); };
-  for (int t = 0; t < width * width; ++t) {
-    std::vector<std::string> indices;
-    if (t % width > 0) indices.push_back(name(t - 1, t));
-    if (t % width < width - 1) indices.push_back(name(t, t + 1));
-    if (t >= width) indices.push_back(name(t - width, t));
-    if (t < width * (width - 1)) indices.push_back(name(t, t + width));
-    const std::vector<int64_t> shape(indices.size(), bond);
-    if (!with_values) {
-      AddOperand(&header, indices, v1::DATA_TYPE_FLOAT64, shape);
-      continue;
-    }
-    std::vector<std::complex<double>> values;
-    for (int e = 0; e < std::pow(bond, indices.size()); ++e) values.emplace_back(e % 3 - 1 + t % 2);
-    AddOperand(&header, indices, v1::DATA_TYPE_FLOAT64, shape, values);
-  }
-  header.mutable_network()->mutable_output();
-  return header;
-}
-
-class PlanServiceTest : public ::testing::Test {
- protected:
-  struct Planned {
-    grpc::Status status;
-    int progress = 0;  // frames
-    std::vector<v1::PlanImprovement> improvements;
-    std::optional<v1::PlanResult> plan;
-  };
-
-  Planned Plan(const v1::PlanContractionRequest& request) {
-    Planned planned;
-    grpc::ClientContext context;
-    const auto reader = server_.stub().PlanContraction(&context, request);
-    v1::PlanContractionResponse frame;
-    while (reader->Read(&frame)) {
-      EXPECT_FALSE(planned.plan.has_value()) << "a frame after the plan";
-      planned.progress += frame.has_progress() ? 1 : 0;
-      if (frame.has_improvement()) planned.improvements.push_back(frame.improvement());
-      if (frame.has_plan()) planned.plan = frame.plan();
-    }
-    planned.status = reader->Finish();
-    return planned;
-  }
-
-  // Until no request is at work.
-  void AwaitIdle() {
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (server_.state().executor.running() > 0 && std::chrono::steady_clock::now() < limit) {
-      std::this_thread::yield();
-    }
-    EXPECT_EQ(server_.state().executor.running(), 0);
-  }
-
-  static v1::PlanContractionRequest Request(const v1::ContractHeader& header, int64_t trials = 8) {
-    v1::PlanContractionRequest request;
-    *request.mutable_network() = header.network();
-    request.mutable_search()->set_max_trials(trials);
-    return request;
-  }
-
-  ContractionTestServer server_;
-};
 
 TEST_F(PlanServiceTest, StreamsImprovementsAndThenThePlan) {
   const Planned planned = Plan(Request(Ring(40, "a")));
@@ -205,7 +119,7 @@ TEST_F(PlanServiceTest, PlansForTheMemoryOfTheRequest) {
   EXPECT_LE(tight.plan->planned_peak_bytes(), budget);
   request.mutable_execution()->set_memory_budget_bytes(1000);
   EXPECT_EQ(Summary(Plan(request).status),
-            "RESOURCE_EXHAUSTED EXCEEDS_MEMORY_BUDGET header.execution.memory_budget_bytes");
+            "RESOURCE_EXHAUSTED EXCEEDS_MEMORY_BUDGET execution.memory_budget_bytes");
 }
 
 TEST_F(PlanServiceTest, ThePlanIsTheSameForEveryProvider) {
@@ -240,7 +154,7 @@ TEST_F(PlanServiceTest, NeedsSizesAndNothingElse) {
   request.mutable_network()->add_output("a");
   request.mutable_network()->add_output("d");
   EXPECT_EQ(Summary(Plan(request).status),
-            "INVALID_ARGUMENT MISSING_FIELD header.network.operands[0].spec");
+            "INVALID_ARGUMENT MISSING_FIELD network.operands[0].spec");
   const std::vector<std::pair<std::string, int64_t>> sizes = {
       {"a", 2}, {"b", 4}, {"c", 8}, {"d", 3}};
   for (const auto& [name, size] : sizes) {
@@ -285,7 +199,7 @@ TEST_F(PlanServiceTest, SecondsAreOfTheNamedProvider) {
   v1::PlanContractionRequest request = Request(Ring(40, "a"));
   request.mutable_search()->set_objective(v1::SEARCH_OBJECTIVE_SECONDS);
   EXPECT_EQ(Summary(Plan(request).status),
-            "UNIMPLEMENTED UNSUPPORTED_BY_PROVIDER header.search.objective");
+            "UNIMPLEMENTED UNSUPPORTED_BY_PROVIDER search.objective");
   ASSERT_TRUE((*server_.state().providers.Find("cpu"))->Calibrate(nullptr).ok());
   const Planned planned = Plan(request);
   ASSERT_TRUE(planned.plan.has_value()) << Summary(planned.status);
@@ -297,15 +211,14 @@ TEST_F(PlanServiceTest, SecondsAreOfTheNamedProvider) {
   EXPECT_EQ(planned.improvements.back().predicted_seconds(), plan.predicted_seconds());
   request.mutable_search()->set_provider("reference");
   EXPECT_EQ(Summary(Plan(request).status),
-            "UNIMPLEMENTED UNSUPPORTED_BY_PROVIDER header.search.objective");
+            "UNIMPLEMENTED UNSUPPORTED_BY_PROVIDER search.objective");
   request.mutable_execution()->add_providers("reference");
   request.mutable_search()->set_provider("cpu");
   const Planned named = Plan(request);
   ASSERT_TRUE(named.plan.has_value()) << Summary(named.status);
   EXPECT_EQ(named.plan->plan().program_fingerprint(), plan.program_fingerprint());
   request.mutable_search()->set_provider("abacus");
-  EXPECT_EQ(Summary(Plan(request).status),
-            "INVALID_ARGUMENT UNKNOWN_PROVIDER header.search.provider");
+  EXPECT_EQ(Summary(Plan(request).status), "INVALID_ARGUMENT UNKNOWN_PROVIDER search.provider");
 }
 
 TEST_F(PlanServiceTest, AContractionIsPlannedByTheSecondsOfAnotherProvider) {
@@ -331,14 +244,6 @@ TEST_F(PlanServiceTest, ACancelledSearchReturnsNothing) {
   while (reader->Read(&frame)) EXPECT_FALSE(frame.has_plan());
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
   EXPECT_TRUE(server_.AllReleased());
-}
-
-// A search that only a cancel or a deadline ends.
-v1::SearchOptions Endless() {
-  v1::SearchOptions search;
-  search.set_max_trials(int64_t{1} << 40);
-  search.set_cache(v1::PLAN_CACHE_POLICY_BYPASS);
-  return search;
 }
 
 TEST_F(PlanServiceTest, TellsProgressNoMoreOftenThanAsked) {
@@ -373,7 +278,7 @@ TEST_F(PlanServiceTest, TellsNoProgressUnasked) {
   for (const double interval : {0.0, -1.0, std::nan("")}) {
     request.mutable_execution()->set_progress_interval_seconds(interval);
     EXPECT_EQ(Summary(Plan(request).status),
-              "INVALID_ARGUMENT BAD_PARAMETER header.execution.progress_interval_seconds");
+              "INVALID_ARGUMENT BAD_PARAMETER execution.progress_interval_seconds");
   }
   // Longer than any search, and shorter than any clock tells.
   for (const double interval : {1e300, 1e-300}) {
@@ -473,34 +378,32 @@ TEST_F(PlanServiceTest, RefusesOptionsThatMakeNoSense) {
     void (*set)(S*);
   };
   const Case cases[] = {
-      {"INVALID_ARGUMENT BAD_PARAMETER header.search.flops_weight",
+      {"INVALID_ARGUMENT BAD_PARAMETER search.flops_weight",
        [](S* s) { s->set_flops_weight(std::nan("")); }},
-      {"INVALID_ARGUMENT BAD_PARAMETER header.search.read_write_weight",
+      {"INVALID_ARGUMENT BAD_PARAMETER search.read_write_weight",
        [](S* s) { s->set_read_write_weight(-1); }},
-      {"INVALID_ARGUMENT BAD_PARAMETER header.search.read_write_weight",
+      {"INVALID_ARGUMENT BAD_PARAMETER search.read_write_weight",
        [](S* s) { s->set_read_write_weight(HUGE_VAL); }},
-      {"INVALID_ARGUMENT BAD_PARAMETER header.search.target_size",
-       [](S* s) { s->set_target_size(0); }},
-      {"INVALID_ARGUMENT BAD_PARAMETER header.search.memory_bytes",
-       [](S* s) { s->set_memory_bytes(-5); }},
-      {"INVALID_ARGUMENT BAD_PARAMETER header.search.max_time_seconds",
+      {"INVALID_ARGUMENT BAD_PARAMETER search.target_size", [](S* s) { s->set_target_size(0); }},
+      {"INVALID_ARGUMENT BAD_PARAMETER search.memory_bytes", [](S* s) { s->set_memory_bytes(-5); }},
+      {"INVALID_ARGUMENT BAD_PARAMETER search.max_time_seconds",
        [](S* s) { s->set_max_time_seconds(std::nan("")); }},
-      {"INVALID_ARGUMENT BAD_PARAMETER header.search.max_time_seconds",
+      {"INVALID_ARGUMENT BAD_PARAMETER search.max_time_seconds",
        [](S* s) { s->set_max_time_seconds(-1); }},
-      {"FAILED_PRECONDITION EXCEEDS_SERVER_LIMIT header.search.max_time_seconds",
+      {"FAILED_PRECONDITION EXCEEDS_SERVER_LIMIT search.max_time_seconds",
        [](S* s) { s->set_max_time_seconds(1e300); }},
-      {"INVALID_ARGUMENT BAD_PARAMETER header.search.max_trials",
+      {"INVALID_ARGUMENT BAD_PARAMETER search.max_trials",
        [](S* s) { s->set_max_trials(INT64_MIN); }},
-      {"INVALID_ARGUMENT BAD_PARAMETER header.search.threads", [](S* s) { s->set_threads(0); }},
-      {"INVALID_ARGUMENT MISSING_FIELD header.search.objective",
+      {"INVALID_ARGUMENT BAD_PARAMETER search.threads", [](S* s) { s->set_threads(0); }},
+      {"INVALID_ARGUMENT MISSING_FIELD search.objective",
        [](S* s) { s->set_objective(static_cast<v1::SearchObjective>(77)); }},
-      {"INVALID_ARGUMENT MISSING_FIELD header.search.slicing_mode",
+      {"INVALID_ARGUMENT MISSING_FIELD search.slicing_mode",
        [](S* s) { s->set_slicing_mode(static_cast<v1::SlicingMode>(-1)); }},
-      {"INVALID_ARGUMENT MISSING_FIELD header.search.cache",
+      {"INVALID_ARGUMENT MISSING_FIELD search.cache",
        [](S* s) { s->set_cache(static_cast<v1::PlanCachePolicy>(9)); }},
-      {"INVALID_ARGUMENT MISSING_FIELD header.search.methods[0]",
+      {"INVALID_ARGUMENT MISSING_FIELD search.methods[0]",
        [](S* s) { s->add_methods(v1::SEARCH_METHOD_UNSPECIFIED); }},
-      {"INVALID_ARGUMENT BAD_PARAMETER header.search.methods[1]",
+      {"INVALID_ARGUMENT BAD_PARAMETER search.methods[1]",
        [](S* s) {
          s->add_methods(v1::SEARCH_METHOD_GREEDY);
          s->add_methods(v1::SEARCH_METHOD_GREEDY);
@@ -523,10 +426,10 @@ TEST_F(PlanServiceTest, RefusesPathsToStartFromThatAreNone) {
   const Case cases[] = {
       {"", whole, {}},
       {"", {{0, 1, 2}, {4, 3}}, {"a0"}},  // left to right
-      {"INVALID_ARGUMENT BAD_PATH header.search.initial.path.steps", {{0, 1}}, {}},
-      {"INVALID_ARGUMENT BAD_PATH header.search.initial.path.steps[1]", {{0, 1}, {0, 2}}, {}},
-      {"INVALID_ARGUMENT BAD_SLICE header.search.initial.sliced_indices[0]", whole, {"nowhere"}},
-      {"INVALID_ARGUMENT BAD_SLICE header.search.initial.sliced_indices[1]", whole, {"a0", "a0"}},
+      {"INVALID_ARGUMENT BAD_PATH search.initial.path.steps", {{0, 1}}, {}},
+      {"INVALID_ARGUMENT BAD_PATH search.initial.path.steps[1]", {{0, 1}, {0, 2}}, {}},
+      {"INVALID_ARGUMENT BAD_SLICE search.initial.sliced_indices[0]", whole, {"nowhere"}},
+      {"INVALID_ARGUMENT BAD_SLICE search.initial.sliced_indices[1]", whole, {"a0", "a0"}},
   };
   for (const Case& one : cases) {
     v1::PlanContractionRequest request = Request(Ring(4, "a"));
@@ -542,14 +445,12 @@ TEST_F(PlanServiceTest, RefusesPathsToStartFromThatAreNone) {
 
 TEST_F(PlanServiceTest, RefusesNetworksThatAreNone) {
   v1::PlanContractionRequest request;
-  EXPECT_EQ(Summary(Plan(request).status), "INVALID_ARGUMENT MISSING_FIELD header.network");
+  EXPECT_EQ(Summary(Plan(request).status), "INVALID_ARGUMENT MISSING_FIELD network");
   request.mutable_network();
-  EXPECT_EQ(Summary(Plan(request).status),
-            "INVALID_ARGUMENT BAD_EXPRESSION header.network.operands");
+  EXPECT_EQ(Summary(Plan(request).status), "INVALID_ARGUMENT BAD_EXPRESSION network.operands");
   request = Request(Ring(12, "a"));
   request.mutable_network()->add_output("nowhere");
-  EXPECT_EQ(Summary(Plan(request).status),
-            "INVALID_ARGUMENT UNKNOWN_INDEX header.network.output[0]");
+  EXPECT_EQ(Summary(Plan(request).status), "INVALID_ARGUMENT UNKNOWN_INDEX network.output[0]");
 }
 
 }  // namespace

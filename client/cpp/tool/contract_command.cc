@@ -107,11 +107,13 @@ absl::StatusOr<bool> Check(const std::string& path, const std::string& name,
 }
 
 // Lets the server derive everything that a plan file tells, before anything is sent or run.
-absl::Status CheckPlan(const PlanFile& plan, const client::ContractRequest& request,
+absl::Status CheckPlan(const NetworkInput& input, const Arguments& arguments,
                        client::Client& client, const client::CallOptions& options) {
-  TENON_ASSIGN_OR_RETURN(const v1::EstimateResponse estimate, client.Estimate(request, options));
+  TENON_ASSIGN_OR_RETURN(const v1::EstimateResponse estimate,
+                         client.Estimate(input.request, options));
   if (!estimate.has_plan()) return absl::OkStatus();  // it is refused, and the call says why
-  return CheckPlanFigures(plan, estimate.plan());
+  return NamePlanFile(CheckPlanFigures(*input.plan, estimate.plan()),
+                      arguments.Get("plan").value_or(""));
 }
 
 absl::StatusOr<client::ContractOutcome> Call(const NetworkInput& input, const Arguments& arguments,
@@ -119,7 +121,7 @@ absl::StatusOr<client::ContractOutcome> Call(const NetworkInput& input, const Ar
   TENON_ASSIGN_OR_RETURN(client::Client client, Connect(arguments));
   TENON_ASSIGN_OR_RETURN(const client::CallOptions options, CallOptionsOf(arguments, session));
   if (input.plan.has_value()) {
-    TENON_RETURN_IF_ERROR(CheckPlan(*input.plan, input.request, client, options));
+    TENON_RETURN_IF_ERROR(CheckPlan(input, arguments, client, options));
   }
   ProgressBar bar(session.err, session.err_is_terminal);
   client::ContractCallbacks callbacks;

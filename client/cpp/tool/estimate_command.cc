@@ -24,18 +24,17 @@ void PrintText(const v1::EstimateResponse& estimate, std::ostream* out) {
        {"largest intermediate",
         StrCat(FormatNumber(plan.largest_intermediate_elements(), 6), " elements")},
        {"slices", StrCat(plan.slices(), " in ", plan.slice_groups(), " groups")},
-       {"planned peak", FormatBytes(static_cast<double>(estimate.planned_peak_bytes()))},
+       {"planned peak", FormatPlannedPeak(estimate.planned_peak_bytes())},
        {"time", SecondsText(estimate.has_estimated_seconds(), estimate.estimated_seconds())}});
   std::vector<std::vector<std::string>> rows;
   for (const v1::ProviderEstimate& provider : estimate.providers()) {
-    rows.push_back({provider.provider(),
-                    SecondsText(provider.has_estimated_seconds(), provider.estimated_seconds()),
-                    provider.has_planned_peak_bytes()
-                        ? FormatBytes(static_cast<double>(provider.planned_peak_bytes()))
-                        : "-",
-                    provider.has_refusal()
-                        ? StrCat(provider.refusal().reason(), ": ", provider.refusal().message())
-                        : "yes"});
+    rows.push_back(
+        {provider.provider(),
+         SecondsText(provider.has_estimated_seconds(), provider.estimated_seconds()),
+         provider.has_planned_peak_bytes() ? FormatPlannedPeak(provider.planned_peak_bytes()) : "-",
+         provider.has_refusal()
+             ? StrCat(provider.refusal().reason(), ": ", provider.refusal().message())
+             : "yes"});
   }
   if (!rows.empty()) *out << "\n" << FormatTable({"provider", "time", "peak", "can do it"}, rows);
   if (estimate.has_refusal()) {

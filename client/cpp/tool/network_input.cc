@@ -154,22 +154,39 @@ absl::Status LoadEinsum(const Arguments& arguments, bool with_arrays, NetworkInp
                                                             : ""));
 }
 
+// What --plan leaves no room for.
+absl::Status CheckPlanStandsAlone(const Arguments& arguments) {
+  if (arguments.Has("replan")) {
+    return Error(Reason::kBadParameter, "--plan gives the plan that --replan asks the server for")
+        .Field("--replan");
+  }
+  for (const Option& option : SearchOptionsOfTool()) {
+    if (!arguments.Has(option.name)) continue;
+    return Error(Reason::kBadParameter,
+                 StrCat("--plan gives the plan, so there is no search for --", option.name))
+        .Field(StrCat("--", option.name));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadPlan(const std::string& path, NetworkInput* input) {
+  TENON_ASSIGN_OR_RETURN(const Buffer text, ReadFile(path));
+  absl::StatusOr<PlanFile> plan = ParsePlanFile(AsText(text));
+  const absl::Status used =
+      plan.ok() ? UsePlanFile(*plan, NetworkOf(*input), &input->request) : plan.status();
+  if (!used.ok()) return NamePlanFile(used, path);
+  input->plan = *std::move(plan);
+  return absl::OkStatus();
+}
+
 // --target-size and its like, and --plan.
 absl::Status SetPlan(const Arguments& arguments, NetworkInput* input) {
   client::ContractRequest* request = &input->request;
-  TENON_ASSIGN_OR_RETURN(request->search, ReadSearch(arguments));
-  const auto plan = arguments.Get("plan");
-  if (plan.has_value()) {
-    if (request->search.has_value() || !request->network.has_value()) {
-      return Error(Reason::kBadParameter,
-                   "--plan goes with a network file, and with no options of a search")
-          .Field("--plan");
-    }
-    TENON_ASSIGN_OR_RETURN(const Buffer text, ReadFile(*plan));
-    TENON_ASSIGN_OR_RETURN(
-        input->plan, ParsePlanFile({text.as<char>(), static_cast<size_t>(text.size_bytes())}));
-    return UsePlanFile(*input->plan, request);
+  if (const auto plan = arguments.Get("plan")) {
+    TENON_RETURN_IF_ERROR(CheckPlanStandsAlone(arguments));
+    return ReadPlan(*plan, input);
   }
+  TENON_ASSIGN_OR_RETURN(request->search, ReadSearch(arguments));
   if (request->search.has_value() && request->path.has_value()) {
     return Error(Reason::kBadParameter,
                  "the file has a path, so there is no search to be told anything; add --replan")

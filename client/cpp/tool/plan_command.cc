@@ -1,5 +1,10 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "backends/core/error.h"
@@ -66,6 +71,7 @@ Json ToJson(const v1::PlanResult& result) {
   json["sliced_log2_max_size"] = plan.per_slice().log2_largest_intermediate();
   json["log2_read_write"] = plan.total().log2_read_write();
   json["log2_score"] = plan.total().log2_score();
+  json["log2_executed_score"] = plan.log2_score();
   json["slices"] = plan.slices();
   json["log2_n_slices"] = plan.log2_slices();
   json["predicted_seconds"] =
@@ -85,6 +91,29 @@ Json ToJson(const v1::PlanResult& result) {
   return json;
 }
 
+// Found out before a long search, not after it.
+absl::Status CheckCanWrite(const std::string& path) {
+  const auto refusal = [&](const std::string& why) {
+    return Error(Reason::kBadParameter, StrCat("'", path, "' can't be written: ", why))
+        .Field("--output");
+  };
+  std::error_code error;
+  const std::filesystem::path target = std::filesystem::weakly_canonical(path, error);
+  if (error) return refusal(error.message());
+  if (path.empty() || std::filesystem::is_directory(target, error)) {
+    return refusal("it is no name of a file");
+  }
+  if (!std::filesystem::is_directory(target.parent_path(), error)) {
+    return refusal("its folder does not exist");
+  }
+  const bool is_plain =
+      !std::filesystem::exists(target, error) || std::filesystem::is_regular_file(target, error);
+  // A plain file is replaced by a new one beside it.
+  const std::string written = is_plain ? target.parent_path().string() : target.string();
+  if (access(written.c_str(), W_OK) != 0) return refusal("there is no permission");
+  return absl::OkStatus();
+}
+
 void PrintText(const v1::PlanResult& result, std::ostream* out) {
   const v1::PlanSummary& plan = result.plan();
   std::vector<std::pair<std::string, std::string>> rows = {
@@ -95,12 +124,16 @@ void PrintText(const v1::PlanResult& result, std::ostream* out) {
       {"slices", StrCat(plan.slices(), " (2^", FormatNumber(plan.log2_slices(), 4), ")")},
       {"largest intermediate",
        StrCat("2^", FormatNumber(plan.per_slice().log2_largest_intermediate(), 4), " elements")},
-      {"planned peak", FormatBytes(static_cast<double>(result.planned_peak_bytes()))},
+      {"planned peak", FormatPlannedPeak(result.planned_peak_bytes())},
       {"predicted time",
        plan.has_predicted_seconds() ? FormatSeconds(plan.predicted_seconds()) : "unknown"},
       {"searched",
        StrCat(FormatSeconds(plan.provenance().search_seconds()), ", ", plan.provenance().trials(),
               " trials, from ", ShortEnumName(plan.provenance().source()))}};
+  if (plan.slices() > 1) {
+    rows.emplace_back("log2 score", StrCat(FormatNumber(plan.total().log2_score(), 6),
+                                           ", as executed ", FormatNumber(plan.log2_score(), 6)));
+  }
   *out << FormatPairs(rows);
 }
 
@@ -109,6 +142,8 @@ absl::Status Run(const Arguments& arguments, const Session& session) {
                          LoadNetworkInput(arguments, false, /*leave_path=*/true));
   if (!input.request.search.has_value()) input.request.search.emplace();
   TENON_ASSIGN_OR_RETURN(input.request.path_format, ReadPathFormat(arguments));
+  const auto output = arguments.Get("output");
+  if (output.has_value()) TENON_RETURN_IF_ERROR(CheckCanWrite(*output));
   TENON_ASSIGN_OR_RETURN(client::Client client, Connect(arguments));
   TENON_ASSIGN_OR_RETURN(const client::CallOptions options, CallOptionsOf(arguments, session));
   v1::PlanResult result;
@@ -123,11 +158,11 @@ absl::Status Run(const Arguments& arguments, const Session& session) {
     }
     TENON_ASSIGN_OR_RETURN(result, client.Plan(input.request, options, callbacks));
   }
-  if (const auto path = arguments.Get("output")) {
+  if (output.has_value()) {
     TENON_ASSIGN_OR_RETURN(const PlanFile file, MakePlanFile(input.name, NetworkOf(input),
                                                              *input.request.search, result));
     TENON_ASSIGN_OR_RETURN(const std::string text, FormatPlanFile(file));
-    TENON_RETURN_IF_ERROR(WriteFile(*path, {text}));
+    TENON_RETURN_IF_ERROR(WriteFile(*output, {text}));
   }
   if (arguments.Has("json")) {
     *session.out << Dump(ToJson(result)) << "\n";
@@ -147,7 +182,8 @@ CommandSpec PlanSpec() {
   spec.details =
       "Improvements are shown while the search goes on. A path in the file is left alone. The "
       "plan\n"
-      "that --output writes runs with 'tenon contract NETWORK.json --plan FILE'.";
+      "that --output writes runs with 'tenon contract NETWORK.json --plan FILE', and that of an\n"
+      "einsum with 'tenon contract 'ab,bc->ac' A.npy ... --plan FILE'.";
   spec.options = NetworkOptions();
   spec.options.push_back(
       {"shape", "2,3", "Shape of the next operand of an einsum, in place of a file.", true});

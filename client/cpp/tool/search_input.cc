@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "backends/core/error.h"
 #include "client/cpp/tool/json.h"
+#include "client/cpp/tool/text.h"
 #include "client/cpp/tool/values.h"
 
 namespace tenon::tool {
@@ -131,7 +132,7 @@ std::vector<Option> SearchOptionsOfTool() {
       {"target-size", "N",
        "Largest number of elements of an intermediate, such as 2^24; the server slices to meet "
        "it."},
-      {"max-time", "S", "Seconds to search for a plan."},
+      {"max-time", "S", "Seconds to search for a plan, at most 600."},
       {"max-trials", "N",
        "Trials of the search; without --max-time the plan depends on them and the seed alone."},
       {"seed", "N", "Seed of the search (default: 0)."},
@@ -173,8 +174,10 @@ absl::Status CheckPlanFigures(const PlanFile& plan, const v1::PlanSummary& deriv
   const double largest = total.at("max_size");
   constexpr double kRounding = 1 + 1e-9;  // of a logarithm
   if (status.ok() && largest > target * kRounding) {
-    status = Error(Reason::kBadParameter, StrCat("the plan tells a target of ", target,
-                                                 " elements, but it makes results of ", largest));
+    status =
+        Error(Reason::kBadParameter,
+              StrCat("the plan tells a target of ", *plan.target_elements,
+                     " elements, but it makes results of ", FormatNumber(std::round(largest), 16)));
   }
   if (status.ok()) return status;
   return Error(Reason::kBadParameter, std::string(status.message())).Field("--plan");
@@ -186,9 +189,14 @@ absl::StatusOr<v1::PathFormat> ReadPathFormat(const Arguments& arguments) {
   return ParseEnum<v1::PathFormat>(*name, "path-format");
 }
 
-absl::Status UsePlanFile(const PlanFile& plan, client::ContractRequest* request) {
+absl::Status NamePlanFile(const absl::Status& status, const std::string& path) {
+  return PrefixMessage(status, StrCat("'", path, "': "));
+}
+
+absl::Status UsePlanFile(const PlanFile& plan, const Network& network,
+                         client::ContractRequest* request) {
   const Numbered made_for(plan.network);
-  const Numbered here(*request->network);
+  const Numbered here(network);
   if (made_for.inputs != here.inputs || made_for.output != here.output ||
       made_for.sizes != here.sizes) {
     return Error(Reason::kBadParameter, "the plan was made for another network").Field("--plan");

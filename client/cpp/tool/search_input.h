@@ -21,9 +21,14 @@ std::vector<Option> SearchOptionsOfTool();
 // The search that the options describe; nothing when none is given.
 absl::StatusOr<std::optional<v1::SearchOptions>> ReadSearch(const Arguments& arguments);
 
-// Makes the plan of a file the request's: BAD_PARAMETER (field "--plan") unless it was made for the
-// same network; names may differ, as indices are told by their first appearance.
-absl::Status UsePlanFile(const PlanFile& plan, client::ContractRequest* request);
+// Makes the plan of a file that of the request for `network`, which has the sizes of all indices:
+// BAD_PARAMETER (field "--plan") unless it was made for the same network; names may differ, as
+// indices are told by their first appearance.
+absl::Status UsePlanFile(const PlanFile& plan, const Network& network,
+                         client::ContractRequest* request);
+
+// An error of the plan in the file `path`, which its text names then.
+absl::Status NamePlanFile(const absl::Status& status, const std::string& path);
 
 // Checks what a file tells of its plan against what the server has derived of it: BAD_PARAMETER
 // (field "--plan") with the figure that differs, or with the target that is missed.

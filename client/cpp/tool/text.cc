@@ -133,6 +133,13 @@ std::string FormatBytes(double bytes) {
   return StrCat(FormatNumber(bytes, unit == 0 ? 4 : 3), " ", kUnits[unit]);
 }
 
+std::string FormatPlannedPeak(int64_t bytes) {
+  constexpr int64_t kLeastUncounted = int64_t{1} << 50;
+  if (bytes == 0) return "unknown";
+  if (bytes >= kLeastUncounted) return "more than 1000 TiB";
+  return FormatBytes(static_cast<double>(bytes));
+}
+
 std::string FormatSeconds(double seconds) {
   if (seconds >= 1 || seconds <= 0) return StrCat(FormatNumber(seconds, 4), " s");
   if (seconds >= 1e-3) return StrCat(FormatNumber(seconds * 1e3, 4), " ms");

@@ -134,7 +134,7 @@ absl::StatusOr<std::vector<std::string>> ParseNames(std::string_view text,
   std::vector<std::string> names;
   for (const absl::string_view part : absl::StrSplit(ToAbsl(text), ',')) {
     names.emplace_back(Strip(ToStd(part)));
-    if (names.back().empty()) return Bad(option, text, "names with commas between, such as cpu");
+    if (names.back().empty()) return Bad(option, text, "one or more names with commas between");
   }
   return names;
 }

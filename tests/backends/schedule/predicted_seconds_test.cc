@@ -28,7 +28,11 @@ class PredictedSecondsTest : public ::testing::Test {
     for (double& product : times.product) product = slower;
     times.sums = times.others = slower;
     times.threads = cpu::UsableCores();
-    for (tenon_step_times& steps : times.steps) steps.step = 1e-6;
+    for (tenon_step_times& steps : times.steps) {
+      steps.step = 1e-6;
+      steps.multiply_add = steps.far_read = steps.far_write = 1e-10;
+      steps.near_elements = 1000;
+    }
     return ToCalibration(times);
   }
 
@@ -72,12 +76,17 @@ TEST_F(PredictedSecondsTest, KnownTimesComeBackAsTheyAre) {
 }
 
 TEST_F(PredictedSecondsTest, TimesThatMakeNoSenseAreMeasuredAnew) {
-  for (int what = 0; what < 4; ++what) {
+  for (int what = 0; what < 9; ++what) {
     tenon_calibration known = Machine(1e6);
     if (what == 0) known.version += 1;
     if (what == 1) known.threads += 1;
     if (what == 2) known.factors[0] = -1;
     if (what == 3) known.n_factors = 1;
+    if (what == 4) known.factors[0] = 1e300;
+    if (what == 5) known.times[1].step = 0;
+    if (what == 6) known.times[1].multiply_add = 1e300;
+    if (what == 7) known.times[1].near_read = -1;
+    if (what == 8) known.traffic_speedup = 1e300;
     const auto provider = Create();
     ASSERT_TRUE(provider->Calibrate(&known).ok()) << what;
     EXPECT_LT(provider->calibration()->factors[1], 1e5) << what;
