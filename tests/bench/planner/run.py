@@ -131,7 +131,7 @@ def load(path):
 def save(options, results):
     if options.output:
         temporary = options.output.with_suffix(".part")
-        temporary.write_text(json.dumps(results, indent=1) + "\n")
+        temporary.write_text(json.dumps(results, separators=(",", ":")) + "\n")
         temporary.replace(options.output)
 
 
