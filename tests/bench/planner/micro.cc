@@ -1,5 +1,5 @@
-// Times one search inside the engine, without a server, or tells what of a plan runs, and prints one
-// JSON object:
+// Times one search inside the engine, without a server, or tells what of a plan runs, and prints
+// one JSON object:
 //   planner_micro greedy|optimal FILE --repeat N
 //   planner_micro executed FILE
 // "executed" prints "flops" and "read_write" of the file's path over all slices, hoisting and reuse
