@@ -156,6 +156,8 @@ def test_a_run_is_kept_and_gone_on_with(tmp_path):
     assert second.returncode == 0, second.stderr
     results = json.loads((tmp_path / "out.json").read_text())
     assert [run["tenon"]["version"] for run in results["runs"]] == ["stand-in"] * 2
+    assert str(tmp_path) not in json.dumps(results["runs"])  # files are named without their folders
+    assert results["runs"][0]["tenon"]["command"].startswith("tenon plan NETWORK.json")
     kept = {(c["network"], c["objective"]): c["parties"]["tenon"]["run"] for c in results["cells"]}
     assert kept == {("ml_bilinear", "flops"): 0, ("ml_bilinear", "weighted"): 1,
                     ("made_chain_100", "flops"): 0, ("made_chain_100", "weighted"): 1}

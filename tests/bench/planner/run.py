@@ -302,12 +302,20 @@ def measure(bench):
         bench.micro()
 
 
+def told(arguments):
+    """A command for the record: files by their names alone, so that it names no machine's folders."""
+    def plain(argument):
+        option, is_pair, value = argument.rpartition("=")
+        return option + is_pair + (pathlib.Path(value).name if value.startswith("/") else value)
+    return shlex.join(map(plain, arguments))
+
+
 def run_all(options):
     """Measures and saves after every figure. Returns the results."""
     results = load(options.output)
     run = {"date": machine.date(), "commit": machine.commit(), "threads": options.threads,
            "thread_settings": planner_peers.thread_settings(options.threads),
-           "command": shlex.join(["run.py", *sys.argv[1:]]), "machine": machine.describe(),
+           "command": told(["run.py", *sys.argv[1:]]), "machine": machine.describe(),
            "seconds": options.seconds, "target": options.target, "seed": options.seed}
     peers = [party for party in options.parties if party != "tenon"]
     versions = planner_peers.require(peers, options.threads)
@@ -319,7 +327,7 @@ def run_all(options):
     from tenon_side import Tenon
     with Tenon(options.tenon_binary, None if options.no_server else options.server_binary,
                options.threads, options.seed) as tenon:
-        run["tenon"] = {"version": tenon.version(), "command": shlex.join(
+        run["tenon"] = {"version": tenon.version(), "command": told(
             tenon.command("NETWORK.json", 2, options.target, "flops"))}
         measure(Bench(options, results, tenon, versions))
     return results
