@@ -3,6 +3,7 @@
 #include "server/calibration_store.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -74,7 +75,8 @@ class CalibrationStoreTest : public ::testing::Test {
   }
 
   std::vector<std::unique_ptr<FakeProvider>> fakes_;
-  const std::string folder_ = ::testing::TempDir() + "/calibrations/nested";
+  const std::string folder_ =
+      ::testing::TempDir() + "/calibrations_" + std::to_string(getpid()) + "/nested";
 };
 
 TEST_F(CalibrationStoreTest, TheNextStartReadsWhatTheFirstMeasured) {

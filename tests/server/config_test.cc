@@ -28,7 +28,8 @@ class ConfigTest : public ::testing::Test {
     return ConfigFromFlags();
   }
   static std::string WriteFile(const std::string& text) {
-    const std::string path = ::testing::TempDir() + "/tenond_config.json";
+    const std::string path =
+        ::testing::TempDir() + "/tenond_config_" + std::to_string(getpid()) + ".json";
     std::ofstream(path) << text;
     return path;
   }
