@@ -13,7 +13,7 @@
 namespace tenon::cpu {
 
 // Raised when a rate, a kernel or a rule of choice changes.
-inline constexpr int kCalibrationVersion = 4;
+inline constexpr int kCalibrationVersion = 5;
 
 // Times in nanoseconds, rates in bytes per nanosecond.
 struct Calibration {
@@ -22,6 +22,9 @@ struct Calibration {
     double uneven;   // short loops of no power of two
     double element;  // any copy, for choosing it
   } copy;
+  struct Memory {  // of cache lines that pass between the memory and the caches more than once
+    double read_again, written_again;
+  } memory;
   struct Product {        // register-blocked (gett)
     double multiply_add;  // of one vector
     double finish;        // of a vector of results

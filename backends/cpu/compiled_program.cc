@@ -195,7 +195,8 @@ tenon_prediction CompiledProgram::Predict(int workers, int threads) const {
   const size_t first_slice_step = phases_[TENON_PHASE_SLICE].first;
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
-    const StepWork work = WorkOf(step.view, step.name, step.seconds);
+    StepWork work = WorkOf(step.view, step.name, step.seconds);
+    work.streams = step.kernel->streams();
     if (i < first_slice_step) {
       prediction.once_seconds += StepSeconds(*times_, work, threads, 1);
     } else {

@@ -34,6 +34,7 @@ class Gett final : public StepKernel {
     return PacksBytes(plan_) + plan_.s.scratch_bytes() + plan_.v.scratch_bytes() +
            plan_.c.scratch_bytes();
   }
+  bool streams() const override { return plan_.may_stream; }
   std::string Describe() const override { return plan_.Describe(); }
 
  private:
@@ -70,8 +71,7 @@ class Gett final : public StepKernel {
       pack_c_ = reinterpret_cast<T*>(next + plan.s.scratch_bytes() + plan.v.scratch_bytes());
     }
 
-    // False when cancelled. Rows run fastest, so that a packed tile of V serves all of them. `last`
-    // says that no tile follows.
+    // False when cancelled. `last` says that no tile follows.
     bool RunTile(int64_t number, bool last) {
       Place place = PlaceOf(number, 0);
       T* const c = place.c;
@@ -105,20 +105,24 @@ class Gett final : public StepKernel {
     };
 
     Place PlaceOf(int64_t tile, int64_t depth) const {
-      const int64_t row = tile % plan_.rows.tiles;
-      const int64_t column = tile / plan_.rows.tiles % plan_.columns.tiles;
-      const int64_t item = tile / plan_.rows.tiles / plan_.columns.tiles;
-      const Offsets batch = OffsetsOf(plan_.batch.outer, item);
-      const Offsets m = OffsetsOf(plan_.rows.outer, row);
-      const Offsets n = OffsetsOf(plan_.columns.outer, column);
-      const Offsets k = OffsetsOf(plan_.depth.outer, depth);
+      Offsets at = OffsetsOf(plan_.depth.outer, depth);
+      bool is_tail[3] = {};
+      for (size_t i = plan_.order.size(); i-- > 0;) {
+        const TileLoop& loop = plan_.order[i];
+        const int64_t value = tile % loop.mode.extent;
+        tile /= loop.mode.extent;
+        at.a += value * loop.mode.stride_a;
+        at.b += value * loop.mode.stride_b;
+        at.c += value * loop.mode.stride_c;
+        is_tail[loop.role] |= loop.has_tail && value + 1 == loop.mode.extent;
+      }
       Place place;
-      place.s = s_ + batch.a + m.a + n.a + k.a;
-      place.v = v_ + batch.b + n.b + k.b;
-      place.c = static_cast<T*>(arguments_.c) + batch.c + m.c + n.c;
-      place.item_tail = plan_.batch.IsTail(item);
-      place.row_tail = plan_.rows.IsTail(row);
-      place.column_tail = plan_.columns.IsTail(column);
+      place.s = s_ + at.a;
+      place.v = v_ + at.b;
+      place.c = static_cast<T*>(arguments_.c) + at.c;
+      place.item_tail = is_tail[TileLoop::kBatch];
+      place.row_tail = is_tail[TileLoop::kRows];
+      place.column_tail = is_tail[TileLoop::kColumns];
       place.depth_tail = plan_.depth.IsTail(depth);
       place.c_tails = 4 * place.item_tail + 2 * place.row_tail + place.column_tail;
       return place;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backends/cpu/calibration.h"
+#include "backends/cpu/gett_traffic.h"
 #include "backends/cpu/product_kernels.h"
 
 namespace tenon::cpu {
@@ -58,25 +59,13 @@ int PiecesOf(const GettRoles& roles, const GettPlan& plan) {
   }
   return 1;
 }
+
 // Cache lines that a box of loops touches, per element.
 double LinesPerElement(const TileAxis& x, const TileAxis& y, GettStride stride,
                        int64_t element_bytes) {
-  constexpr double kLineBytes = 64;
   std::vector<tenon_mode> loops = x.inner;
   loops.insert(loops.end(), y.inner.begin(), y.inner.end());
-  std::sort(loops.begin(), loops.end(),
-            [stride](const tenon_mode& p, const tenon_mode& q) { return p.*stride < q.*stride; });
-  double lines = 1, elements = 1;
-  auto reach = static_cast<double>(element_bytes);  // bytes from the first element to the last
-  for (const tenon_mode& loop : loops) {
-    const auto extent = static_cast<double>(loop.extent);
-    const double step = static_cast<double>(loop.*stride * element_bytes);
-    const double wider = reach + (extent - 1) * step;
-    lines *= step >= kLineBytes ? extent : std::max(1.0, wider / std::max(reach, kLineBytes));
-    reach = wider;
-    elements *= extent;
-  }
-  return lines / elements;
+  return LinesOfBox(loops, stride, element_bytes) / static_cast<double>(LoopCount(loops));
 }
 
 // Nanoseconds for packing (or unpacking) `elements` of tiles. A line that is used in part still
@@ -210,19 +199,14 @@ void EvaluateCuts(const GettRoles& roles, GettPlan& plan) {
   const auto items = static_cast<double>(roles.items), rows = static_cast<double>(roles.n_rows),
              columns = static_cast<double>(roles.n_columns),
              depth = static_cast<double>(roles.n_depth);
-  const double s_repeats =
-      plan.depth.tiles > 1 || plan.rows.tiles > 1 ? static_cast<double>(plan.columns.tiles) : 1;
-  const double v_repeats = plan.depth.tiles > 1 && !KeepsAllDepths(roles, plan)
-                               ? static_cast<double>(plan.rows.tiles)
-                               : 1;
-  plan.seconds = ProductCost(roles, plan);
+  const double v_repeats = KeepsAllDepths(roles, plan) ? 1 : Repeats(plan, kV);
+  plan.seconds = ProductCost(roles, plan) + WastedTraffic(roles, plan);
   if (plan.s.is_packed && roles.is_across) {
-    const double repeats =
-        plan.depth.tiles > 1 || plan.rows.tiles > 1 ? static_cast<double>(plan.batch.tiles) : 1;
-    plan.seconds += PackingCost(plan.rows, plan.columns, kS, columns * rows * depth * repeats,
-                                roles.element_bytes, HasVectors(plan.columns, kS, roles.vector));
+    plan.seconds +=
+        PackingCost(plan.rows, plan.columns, kS, columns * rows * depth * Repeats(plan, kS),
+                    roles.element_bytes, HasVectors(plan.columns, kS, roles.vector));
   } else if (plan.s.is_packed) {
-    plan.seconds += PackingCost(plan.rows, plan.depth, kS, items * rows * depth * s_repeats,
+    plan.seconds += PackingCost(plan.rows, plan.depth, kS, items * rows * depth * Repeats(plan, kS),
                                 roles.element_bytes, false);
   }
   if (plan.v.is_packed) {

@@ -38,8 +38,9 @@ int64_t RunOf(const GettPlan& plan, bool is_across, bool tail);
 // Whether tiles of V, packed for one depth after the other, are all kept for the next rows.
 bool KeepsAllDepths(const GettRoles& roles, const GettPlan& plan);
 
-// With all axes of `plan` cut: decides which tensors are packed and of how many pieces vectors are
-// made, and predicts the time. Rates are of one core, measured, and part of the kernels' version.
+// With all axes of `plan` cut and its tiles in order: decides which tensors are packed and of how
+// many pieces vectors are made, and predicts the time. Rates are of one core, measured, and part of
+// the kernels' version.
 void EvaluateCuts(const GettRoles& roles, GettPlan& plan);
 
 }  // namespace tenon::cpu

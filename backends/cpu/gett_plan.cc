@@ -7,6 +7,7 @@
 
 #include "backends/core/strings.h"
 #include "backends/cpu/gett_cost.h"
+#include "backends/cpu/gett_traffic.h"
 
 namespace tenon::cpu {
 namespace {
@@ -125,7 +126,12 @@ GettPlan CheapestCuts(const GettRoles& roles) {
   GettPlan best;
   best.seconds = std::numeric_limits<double>::infinity();
   const auto rows = RowCandidates(roles, targets.rows);
-  const auto columns = ColumnCandidates(roles, targets.columns);
+  auto columns = ColumnCandidates(roles, targets.columns);
+  constexpr int64_t kSmaller = 8;  // tiles that share cache lines may stay in the caches together
+  if (IsFar(roles) && targets.columns >= 4 * kSmaller * roles.vector) {
+    const auto smaller = ColumnCandidates(roles, targets.columns / kSmaller);
+    columns.insert(columns.end(), smaller.begin(), smaller.end());
+  }
   const auto depths = DepthCandidates(roles, targets.depth);
   GettPlan plan;
   plan.batch = CutAxis(roles.batch, {NestBy::kC, NestBy::kB, false, kAll}, targets.items);
@@ -135,8 +141,11 @@ GettPlan CheapestCuts(const GettRoles& roles) {
         plan.rows = row;
         plan.columns = column;
         plan.depth = depth;
-        EvaluateCuts(roles, plan);
-        if (plan.seconds < best.seconds) best = plan;
+        for (const bool near_first : {false, true}) {
+          if (!OrderTiles(roles, near_first, plan)) continue;
+          EvaluateCuts(roles, plan);
+          if (plan.seconds < best.seconds) best = plan;
+        }
       }
     }
   }

@@ -40,10 +40,19 @@ struct GettTensor {
   std::vector<int64_t> lines;
 };
 
+// One of the nested loops over tiles.
+struct TileLoop {
+  enum Role { kBatch, kRows, kColumns };
+  tenon_mode mode;
+  Role role;
+  bool has_tail;  // its last value has a shorter tile
+};
+
 struct GettPlan {
   bool is_swapped = false;  // V is the step's A
   bool is_across = false;   // vectors run across the step's batch
   TileAxis batch, rows, columns, depth;
+  std::vector<TileLoop> order;  // the loops over tiles but those of the depth, outermost first
   GettTensor s, v, c;
   // Offsets of a tile's parts as ProductTile wants them, by [is a tail].
   std::array<std::vector<int64_t>, 2> v_depth, s_vector, v_vector, c_vector, c_row;

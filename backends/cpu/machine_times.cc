@@ -10,13 +10,16 @@ namespace tenon::cpu {
 namespace {
 
 // Raised when a figure or the model that uses it changes.
-constexpr int32_t kTimesVersion = 1;
+constexpr int32_t kTimesVersion = 2;
 
 // Tensors of a step that have more together do not stay in a core's caches.
 constexpr double kNearBytes = 1 << 20;
 
-// Arithmetic and traffic go on side by side, but not entirely.
-constexpr double kOverlap = 0.25;
+// Tensors that have more do not stay in a last cache of usual size, where bytes take so much less.
+constexpr double kLastCacheBytes = 24e6, kLastCacheShare = 0.75;
+
+// What is written past the caches is not read before, and takes so much less.
+constexpr double kStreamedShare = 0.4;
 
 // Shorter steps are not worth a second thread.
 constexpr double kWorthThreadsSeconds = 3e-5;
@@ -90,14 +93,17 @@ double StepSeconds(const MachineTimes& times, const StepWork& work, int helpers,
                                         : times.others;
   double arithmetic = work.table_seconds * factor + work.gathered * times.gather;
   double traffic = 0;
-  if (work.read_bytes + work.written_bytes > kNearBytes) {
-    traffic = work.read_bytes * times.far_read + work.written_bytes * times.far_write;
+  const double bytes = work.read_bytes + work.written_bytes;
+  if (bytes > kNearBytes) {
+    traffic = work.read_bytes * times.far_read +
+              work.written_bytes * times.far_write * (work.streams ? kStreamedShare : 1);
+    if (bytes < kLastCacheBytes) traffic *= kLastCacheShare;
   }
   const bool is_shared = work.table_seconds > kWorthThreadsSeconds;
   const int threads = workers * (is_shared ? helpers : 1);  // at work at once
   arithmetic *= workers / SpeedUp(times, times.arithmetic_speedup, threads);
   traffic *= workers / SpeedUp(times, times.traffic_speedup, threads);
-  return times.step + std::max(arithmetic, traffic) + kOverlap * std::min(arithmetic, traffic);
+  return times.step + arithmetic + traffic;
 }
 
 tenon_calibration ToCalibration(const MachineTimes& times) {

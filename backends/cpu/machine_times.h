@@ -29,8 +29,9 @@ struct MachineTimes {
 struct StepWork {
   double table_seconds = 0;  // by the table, on one thread, from caches
   double read_bytes = 0, written_bytes = 0;
-  double gathered = 0;  // elements that are fetched one by one from far apart
-  int type = 0;         // float32, float64, complex64, complex128
+  double gathered = 0;   // elements that are fetched one by one from far apart
+  bool streams = false;  // writes past the caches
+  int type = 0;          // float32, float64, complex64, complex128
   bool is_product = false, is_sum = false;
 };
 

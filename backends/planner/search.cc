@@ -174,7 +174,8 @@ class Searcher {
     trial.sweeps = Sweeps(kTrialProposals);
     if (!options_.deterministic && options_.max_seconds.has_value()) {
       constexpr double kTrialsPerThread = 16;
-      trial.sweeps = Sweeps(*options_.max_seconds / kTrialsPerThread / kProposalSeconds);
+      const double seconds = options_.pace_seconds.value_or(*options_.max_seconds);
+      trial.sweeps = Sweeps(seconds / kTrialsPerThread / kProposalSeconds);
     }
     return trial;
   }
@@ -256,7 +257,11 @@ class Searcher {
     if (candidate.pairs.empty()) return;  // not begun
     std::lock_guard lock(mutex_);
     ++trials_;
-    if (candidate.score < best_.score) Accept(std::move(candidate));
+    if (candidate.score < best_.score) {
+      Accept(std::move(candidate));
+    } else {
+      OfferNearMiss(candidate);
+    }
   }
 
   // A tree without slices yet.
@@ -316,6 +321,7 @@ class Searcher {
   void PolishAnswer();
   absl::Status OfferInitial();
   void Accept(Candidate candidate);
+  void OfferNearMiss(const Candidate& candidate);
   FoundPlan PlanOf(const Candidate& candidate) const;
   absl::Status CheckMemory(const Plan& plan);
   double ScoreOf(const Plan& plan) const {
@@ -339,6 +345,7 @@ class Searcher {
   std::mutex mutex_;
   std::atomic<double> largest_ = kInfinity;  // elements; falls while plans do not fit in memory
   int64_t trials_ = 0;
+  int near_misses_ = 0;
   Candidate best_;
   std::optional<FoundPlan> answer_;
   absl::Status failed_;
@@ -405,6 +412,23 @@ void Searcher::Accept(Candidate candidate) {
     candidate = SliceOnly(network_, smaller, candidate, random, stop_);
     if (candidate.score == kInfinity) return;
   }
+}
+
+// With the lock held.
+void Searcher::OfferNearMiss(const Candidate& candidate) {
+  constexpr double kNear = 1.5, kTheSame = 1 + 1e-9;
+  constexpr int kMost = 32;  // each takes as long as making a program
+  if (options_.on_near_miss == nullptr || near_misses_ == kMost || !answer_.has_value()) return;
+  if (candidate.score > kNear * best_.score || candidate.score < kTheSame * best_.score) return;
+  FoundPlan found = PlanOf(candidate);
+  if (options_.target_elements.has_value() && options_.slicing_mode != SlicingMode::kNone &&
+      !Fits(expression_, found.plan, *options_.target_elements)) {
+    return;
+  }
+  if (!CheckMemory(found.plan).ok()) return;
+  ++near_misses_;
+  found.score = ScoreOf(found.plan);
+  options_.on_near_miss(found);
 }
 
 absl::Status Searcher::PlainGreedy() {

@@ -56,6 +56,8 @@ using PlannedBytes = std::function<absl::StatusOr<int64_t>(const Plan&)>;
 // there is no such program. Depends on the plan alone.
 using PredictedSeconds = std::function<std::optional<double>(const Plan&)>;
 
+struct FoundPlan;
+
 // What is added here and can change a plan belongs to plan_key.cc too.
 struct SearchOptions {
   Objective objective;
@@ -83,6 +85,11 @@ struct SearchOptions {
   bool simplify = true;
   // To start from. Without methods it is only sliced to the limits.
   std::optional<Plan> initial;
+  // For SearchBySeconds: trials are as long as those of a search with this max_seconds.
+  std::optional<double> pace_seconds;
+  // For SearchBySeconds: called as OnImprovement is, for some plans of trials that are nearly as
+  // good as the best one, and meet the limits.
+  std::function<void(const FoundPlan&)> on_near_miss;
   // Counted up by every trial that ends; may be null.
   std::atomic<int64_t>* trials_made = nullptr;
 };

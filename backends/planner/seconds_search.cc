@@ -31,7 +31,7 @@ class SecondsSearch {
     // Most of the time is for the objective that searches are best at; what decides is the ranking.
     Objective flops, weighted;
     flops.read_write_weight = 0;
-    std::vector<Part> parts = {{flops, 0.5}, {weighted, 0.5}, {options_.objective, 1}};
+    std::vector<Part> parts = {{flops, 0.6}, {weighted, 0.5}, {options_.objective, 1}};
     // A given path is only sliced without methods, and one trial can't be shared.
     const bool only_slices = options_.initial.has_value() && options_.methods.empty();
     if (only_slices || options_.max_trials == 1) parts.erase(parts.begin(), parts.end() - 1);
@@ -63,6 +63,8 @@ class SecondsSearch {
     SearchOptions options = options_;
     options.objective = part.objective;
     options.predicted_seconds = nullptr;
+    // The first part goes the way of a search by its objective alone, as far as the time allows.
+    if (!best_.has_value()) options.pace_seconds = options_.max_seconds;
     // Where the seconds only guard a number of trials, each part has all of them.
     if (options_.max_seconds.has_value()) {
       const double share = options_.deterministic ? 1 : part.share;
@@ -73,12 +75,15 @@ class SecondsSearch {
           std::max<int64_t>(1, std::llround(static_cast<double>(TrialsLeft()) * part.share));
     }
     const double begun = Seconds();
-    auto found = Search(expression_, options, cancel_, [&](const FoundPlan& better) {
-      FoundPlan candidate = better;
+    const auto rank = [&](const FoundPlan& plan) {
+      FoundPlan candidate = plan;
       candidate.trials += trials_;
       candidate.seconds += begun;
       Rank(std::move(candidate));
-    });
+    };
+    // What its objective takes for a little worse may be faster.
+    options.on_near_miss = rank;
+    auto found = Search(expression_, options, cancel_, rank);
     if (!found.ok()) return found.status();
     trials_ += found->trials;
     stop_ = found->stop;

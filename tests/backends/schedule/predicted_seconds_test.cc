@@ -99,8 +99,14 @@ TEST_F(PredictedSecondsTest, LargeStepsAreChargedForTrafficAndSmallOnesAreNot) {
   cpu::StepWork work;
   work.read_bytes = 1000, work.written_bytes = 1000;
   EXPECT_LT(cpu::StepSeconds(times, work, 1, 1), 1);
-  work.read_bytes = 1 << 20;
-  EXPECT_GT(cpu::StepSeconds(times, work, 1, 1), (1 << 20) + 9999);
+  work.read_bytes = 1 << 20;  // beyond one core's caches
+  const double beyond = cpu::StepSeconds(times, work, 1, 1);
+  EXPECT_GT(beyond, 0.5 * (1 << 20));
+  work.read_bytes = 1 << 25;  // beyond all caches
+  const double far = cpu::StepSeconds(times, work, 1, 1);
+  EXPECT_GT(far, 32 * beyond);
+  work.streams = true;
+  EXPECT_LT(cpu::StepSeconds(times, work, 1, 1), far - 5000) << "what is not read before";
 }
 
 }  // namespace

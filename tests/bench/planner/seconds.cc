@@ -81,7 +81,10 @@ class Comparison {
       Search("seconds", seconds);
     }
     for (int round = 0; round < options_.repeat; ++round) {
-      for (auto& [name, plan] : plans_) plan.seconds = std::min(plan.seconds, Measure(plan));
+      for (auto& [name, plan] : plans_) {
+        // The first one finds the memory that another plan's took, as no server's would.
+        for (int i = 0; i < 2; ++i) plan.seconds = std::min(plan.seconds, Measure(plan));
+      }
     }
     nlohmann::json line = {{"name", file_.name},
                            {"dtype", std::string(DTypeName(dtype_))},
