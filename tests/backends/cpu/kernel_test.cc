@@ -186,8 +186,6 @@ TEST_P(VectorKernelTest, TilesHaveTails) {
   EXPECT_EQ(Check(scattered.builder.Build(), 8, "kernels=gett"), "gett");
 }
 
-// A gate on two axes of a state, wherever they are: vectors lie in one piece, in several, or must
-// be packed.
 // Terms in several tiles, V without vectors: it is packed once for all rows.
 TEST_P(VectorKernelTest, PackedDepthsAreKept) {
   constexpr int64_t kM = 600, kN = 90, kK = 350;
@@ -215,6 +213,23 @@ TEST_P(VectorKernelTest, LargeOperandsAreFetchedAhead) {
   EXPECT_EQ(Check(program, 2 * kK, "kernels=gett"), "gett");
 }
 
+// Items of the batch and pairs of columns that share lines of C, or of A, but are far apart in the
+// other: their tiles follow each other.
+TEST_P(VectorKernelTest, TilesThatShareLinesFollowEachOther) {
+  OneStep step(dtype(), {M(4, 131072, 16, 2)},
+               {M(2, 1, 0, 262144), M(2, 2, 0, 131072), M(3, 32768, 0, 32768), M(13, 2048, 0, 1024),
+                M(61, 32, 0, 8), M(2, 16, 0, 1)},
+               {M(2, 0, 8, 16384), M(2, 0, 1, 512)}, {M(2, 8, 2, 0), M(2, 4, 4, 0)}, 2);
+  const tenon_program program = step.builder.Build();
+  const cpu::GettPlan plan = cpu::PlanGett(cpu::ViewStep(program, program.steps[0]));
+  const bool has_vectors = cpu::VectorElements<double>() > 1;
+  if (has_vectors && dtype() == TENON_DTYPE_COMPLEX128) {
+    ASSERT_GT(plan.order.size(), 2u) << plan.Describe();
+    EXPECT_NE(plan.order.front().role, cpu::TileLoop::kBatch) << plan.Describe();
+  }
+  EXPECT_EQ(Check(program, 8, "kernels=gett"), "gett");
+}
+
 // Runs of columns with several partial vectors of one length, which are taken together.
 TEST_P(VectorKernelTest, PartialVectorsOfManyRuns) {
   for (const int64_t runs : {1, 2, 3, 5, 9}) {
@@ -226,6 +241,8 @@ TEST_P(VectorKernelTest, PartialVectorsOfManyRuns) {
   }
 }
 
+// A gate on two axes of a state, wherever they are: vectors lie in one piece, in several, or must
+// be packed.
 TEST_P(KernelTest, GatesOnAnyAxes) {
   constexpr int kAxes = 9;
   for (int x = 0; x < kAxes; ++x) {

@@ -138,6 +138,27 @@ TEST_F(RankedSearch, TheCompiledProgramHasTheLastWord) {
   EXPECT_EQ(found.trials, 16);
 }
 
+TEST_F(RankedSearch, PlansThatNearlyWonAreRankedToo) {
+  SearchOptions options;
+  options.max_trials = 32;
+  options.target_elements = 64;
+  std::vector<double> best, near;
+  options.on_near_miss = [&](const FoundPlan& plan) {
+    ASSERT_FALSE(best.empty());
+    EXPECT_GT(plan.score, best.back());
+    EXPECT_LT(plan.score, 2 * best.back());
+    EXPECT_EQ(plan.score, PlanScore(lattice_, options.objective, plan.plan));
+    const PathCost cost = ComputeCost(lattice_, plan.plan.path, plan.plan.sliced);
+    EXPECT_LE(cost.max_size, 64);
+    near.push_back(plan.score);
+  };
+  const auto found = Search(lattice_, options, nullptr,
+                            [&](const FoundPlan& better) { best.push_back(better.score); });
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_FALSE(near.empty());
+  EXPECT_EQ(found->score, best.back());
+}
+
 TEST_F(RankedSearch, ImprovementsGetFaster) {
   std::vector<FoundPlan> improvements;
   const auto found = Search(lattice_, Options(), nullptr,
