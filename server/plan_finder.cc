@@ -149,7 +149,7 @@ class Finder {
     if (!decides) return absl::OkStatus();
     options_.objective.times = &*times_;
     options_.predicted_seconds = [this](const Plan& plan) -> std::optional<double> {
-      const auto job = PrepareCall(CallWith(plan), cancel_, &state_.programs);
+      const auto job = PrepareCall(CallWith(plan), cancel_, &ranked_);
       return job.ok() ? (*job)->predicted_seconds() : std::nullopt;
     };
     return absl::OkStatus();
@@ -280,6 +280,8 @@ class Finder {
   Expression expression_;
   planner::SearchOptions options_;
   std::optional<planner::StepTimes> times_;  // absent: no model
+  // Of plans that are compared: few will run, and the server's cache is for those that do.
+  schedule::ProgramCache ranked_{64, int64_t{16} << 20};
 };
 
 }  // namespace

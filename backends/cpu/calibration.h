@@ -22,7 +22,7 @@ struct Calibration {
     double uneven;   // short loops of no power of two
     double element;  // any copy, for choosing it
   } copy;
-  struct Memory {  // of cache lines that pass between the memory and the caches more than once
+  struct Memory {  // between it and the caches, of lines that are moved again or used in part
     double read_again, written_again;
   } memory;
   struct Product {        // register-blocked (gett)

@@ -196,7 +196,7 @@ tenon_prediction CompiledProgram::Predict(int workers, int threads) const {
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
     StepWork work = WorkOf(step.view, step.name, step.seconds);
-    work.streams = step.kernel->streams();
+    work.streams = step.kernel->streams() && !step.view.may_accumulate;
     if (i < first_slice_step) {
       prediction.once_seconds += StepSeconds(*times_, work, threads, 1);
     } else {

@@ -27,6 +27,7 @@ class Gate final : public StepKernel {
     });
   }
 
+  bool streams() const override { return plan_.may_stream; }
   std::string Describe() const override {
     return StrCat(plan_.v_high.size(), " x ", plan_.permutations, " vectors to ",
                   plan_.c_row.size(), plan_.is_swapped ? " of A" : " of B",

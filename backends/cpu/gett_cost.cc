@@ -72,7 +72,6 @@ double LinesPerElement(const TileAxis& x, const TileAxis& y, GettStride stride,
 // moves whole.
 double PackingCost(const TileAxis& first, const TileAxis& second, GettStride stride,
                    double elements, int64_t element_bytes, bool is_copy) {
-  constexpr double kLineBytes = 64;
   const Calibration::Copy& rates = MachineCalibration().copy;
   const double bytes = std::max(static_cast<double>(element_bytes),
                                 kLineBytes * LinesPerElement(first, second, stride, element_bytes));

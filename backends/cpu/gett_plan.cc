@@ -135,14 +135,17 @@ GettPlan CheapestCuts(const GettRoles& roles) {
   const auto depths = DepthCandidates(roles, targets.depth);
   GettPlan plan;
   plan.batch = CutAxis(roles.batch, {NestBy::kC, NestBy::kB, false, kAll}, targets.items);
+  // Elsewhere another order of tiles has nothing to gain.
+  const bool may_be_near = IsFar(roles) || roles.is_across;
   for (const TileAxis& row : rows) {
     for (const TileAxis& column : columns) {
-      for (const TileAxis& depth : depths) {
-        plan.rows = row;
-        plan.columns = column;
-        plan.depth = depth;
-        for (const bool near_first : {false, true}) {
-          if (!OrderTiles(roles, near_first, plan)) continue;
+      plan.rows = row;
+      plan.columns = column;
+      for (const bool near_first : {false, true}) {
+        if (near_first && !may_be_near) break;
+        if (!OrderTiles(roles, near_first, plan)) continue;
+        for (const TileAxis& depth : depths) {
+          plan.depth = depth;
           EvaluateCuts(roles, plan);
           if (plan.seconds < best.seconds) best = plan;
         }

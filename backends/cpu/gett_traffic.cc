@@ -10,7 +10,6 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr double kLineBytes = 64;
 constexpr double kCacheBytes = 1 << 20;  // that the second cache is trusted to keep
 
 // The part of a tensor that is in the caches while the innermost loops run, and how often it is

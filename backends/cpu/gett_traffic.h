@@ -12,6 +12,8 @@
 
 namespace tenon::cpu {
 
+inline constexpr double kLineBytes = 64;  // of a cache
+
 // Cache lines that a box of loops touches in a tensor, at least 1.
 double LinesOfBox(std::vector<tenon_mode> loops, GettStride stride, int64_t element_bytes);
 

@@ -32,7 +32,8 @@ class StepKernel {
   virtual void Run(const StepArguments& arguments) const = 0;
   // Scratch each thread of the team needs, in bytes.
   virtual int64_t scratch_bytes() const { return 0; }
-  // Whether C is written past the caches, without being read before.
+  // Whether C, unless it is added to, is written past the caches without being read before. For
+  // predictions alone.
   virtual bool streams() const { return false; }
   // What decides the bits beside the name: tile grid, packing. For the fingerprint.
   virtual std::string Describe() const { return ""; }

@@ -15,10 +15,11 @@ constexpr int32_t kTimesVersion = 2;
 // Tensors of a step that have more together do not stay in a core's caches.
 constexpr double kNearBytes = 1 << 20;
 
-// Tensors that have more do not stay in a last cache of usual size, where bytes take so much less.
+// Tensors that have more do not stay in a last cache of usual size, from where bytes take this
+// share of the time.
 constexpr double kLastCacheBytes = 24e6, kLastCacheShare = 0.75;
 
-// What is written past the caches is not read before, and takes so much less.
+// What is written past the caches is not read before, and takes this share of the time.
 constexpr double kStreamedShare = 0.4;
 
 // Shorter steps are not worth a second thread.

@@ -345,7 +345,7 @@ class Searcher {
   std::mutex mutex_;
   std::atomic<double> largest_ = kInfinity;  // elements; falls while plans do not fit in memory
   int64_t trials_ = 0;
-  int near_misses_ = 0;
+  std::vector<double> near_misses_;  // scores of those that were looked at
   Candidate best_;
   std::optional<FoundPlan> answer_;
   absl::Status failed_;
@@ -416,17 +416,29 @@ void Searcher::Accept(Candidate candidate) {
 
 // With the lock held.
 void Searcher::OfferNearMiss(const Candidate& candidate) {
+  // Each takes as long as making a program, which a cancel and the deadline wait for.
+  constexpr int kMost = 32, kMostByDefault = 4, kMostTensors = 1000;
   constexpr double kNear = 1.5, kTheSame = 1 + 1e-9;
-  constexpr int kMost = 32;  // each takes as long as making a program
-  if (options_.on_near_miss == nullptr || near_misses_ == kMost || !answer_.has_value()) return;
+  const size_t most = options_.worthwhile == 0 ? kMost : kMostByDefault;
+  if (options_.on_near_miss == nullptr || near_misses_.size() == most || !answer_.has_value() ||
+      network_.tensors() > kMostTensors || stop_()) {
+    return;
+  }
   if (candidate.score > kNear * best_.score || candidate.score < kTheSame * best_.score) return;
+  const auto is_known = [&](double score) {
+    return score < kTheSame * candidate.score && candidate.score < kTheSame * score;
+  };
+  if (std::any_of(near_misses_.begin(), near_misses_.end(), is_known)) return;
+  near_misses_.push_back(candidate.score);
   FoundPlan found = PlanOf(candidate);
   if (options_.target_elements.has_value() && options_.slicing_mode != SlicingMode::kNone &&
       !Fits(expression_, found.plan, *options_.target_elements)) {
     return;
   }
-  if (!CheckMemory(found.plan).ok()) return;
-  ++near_misses_;
+  if (options_.memory_bytes.has_value() && options_.planned_bytes != nullptr) {
+    const auto bytes = options_.planned_bytes(found.plan);
+    if (!bytes.ok() || *bytes > *options_.memory_bytes) return;
+  }
   found.score = ScoreOf(found.plan);
   options_.on_near_miss(found);
 }

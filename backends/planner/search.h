@@ -85,13 +85,14 @@ struct SearchOptions {
   bool simplify = true;
   // To start from. Without methods it is only sliced to the limits.
   std::optional<Plan> initial;
-  // For SearchBySeconds: trials are as long as those of a search with this max_seconds.
-  std::optional<double> pace_seconds;
-  // For SearchBySeconds: called as OnImprovement is, for some plans of trials that are nearly as
-  // good as the best one, and meet the limits.
-  std::function<void(const FoundPlan&)> on_near_miss;
   // Counted up by every trial that ends; may be null.
   std::atomic<int64_t>* trials_made = nullptr;
+  // What follows is for SearchBySeconds to set. Trials are as long as those of a search with this
+  // max_seconds.
+  std::optional<double> pace_seconds;
+  // Called as OnImprovement is, for some plans of trials that are nearly as good as the best one,
+  // and meet the limits.
+  std::function<void(const FoundPlan&)> on_near_miss;
 };
 
 // kWorthwhile: SearchOptions::worthwhile. kExhausted: there is nothing more to try.

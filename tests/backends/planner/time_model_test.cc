@@ -159,6 +159,28 @@ TEST_F(RankedSearch, PlansThatNearlyWonAreRankedToo) {
   EXPECT_EQ(found->score, best.back());
 }
 
+TEST_F(RankedSearch, PlansThatNearlyWonFitTheMemory) {
+  SearchOptions options;
+  options.max_trials = 24;
+  options.element_bytes = 8;
+  options.memory_bytes = 8 * 256;
+  const auto bytes = [&](const Plan& plan) {
+    return static_cast<int64_t>(8 * ComputeCost(lattice_, plan.path, plan.sliced).max_size);
+  };
+  options.planned_bytes = bytes;
+  int near = 0;
+  options.on_near_miss = [&](const FoundPlan& plan) {
+    EXPECT_LE(bytes(plan.plan), 8 * 256);
+    ++near;
+  };
+  const FoundPlan found = Find(lattice_, options);
+  EXPECT_LE(bytes(found.plan), 8 * 256);
+  EXPECT_GT(near, 0);
+  // Those that miss do not make the search stricter.
+  options.on_near_miss = nullptr;
+  EXPECT_EQ(Find(lattice_, options).plan.path.pairs, found.plan.path.pairs);
+}
+
 TEST_F(RankedSearch, ImprovementsGetFaster) {
   std::vector<FoundPlan> improvements;
   const auto found = Search(lattice_, Options(), nullptr,
