@@ -114,6 +114,17 @@ def cell(seconds, name="net", **scores):
             "parties": {party: figures(score) for party, score in scores.items()}}
 
 
+def test_short_table_has_a_row_for_each_network():
+    cells = [cell(2.0, tenon=9.0, cotengra=10.0, omeco=9.5), cell(10.0, tenon=8.0, cotengra=8.0),
+             cell(2.0, "other", cotengra=7.0)]
+    assert verdict.short_table(cells).splitlines() == [
+        "| network | flops 2 s | flops 10 s |",
+        "| --- | --- | --- |",
+        "| net | 9.00 / 9.50 | 8.00 / 8.00 |",
+        "| other | – / 7.00 | – |",
+        "| **geometric mean of ratios** | 0.316 | 1 |"]
+
+
 def test_ratios_are_over_the_better_peer():
     good = cell(2.0, tenon=9.0, cotengra=10.0, omeco=9.5)
     assert verdict.ratio(good) == pytest.approx(10**-0.5)

@@ -194,6 +194,29 @@ def table(cells):
     return _markdown(head, rows + [_means(cells, times, parties)])
 
 
+def short_table(cells):
+    """Markdown: a row per network; log10 of the cost of Tenon / of the better peer, by objective
+    and number of seconds, and the geometric means of their ratios."""
+    cells = compared(cells)
+    columns = sorted({(cell["objective"], cell["seconds"]) for cell in cells})
+    head = ["network"] + [f"{objective} {seconds:g} s" for objective, seconds in columns]
+    found = {(cell["network"], cell["objective"], cell["seconds"]): cell for cell in cells}
+    rows = []
+    for network in sorted({cell["network"] for cell in cells}):
+        line = [network]
+        for column in columns:
+            cell = found.get((network, *column))
+            peer = cell and best_peer(cell)
+            ours = cell and log_score(cell, "tenon")
+            line.append(f"{_log(ours)} / {_log(peer and peer[1])}" if cell else "–")
+        rows.append(line)
+    means = ["**geometric mean of ratios**"]
+    for column in columns:
+        ratios = [ratio(cell) for cell in cells if (cell["objective"], cell["seconds"]) == column]
+        means.append(number(geometric_mean(value for value in ratios if value is not None)))
+    return _markdown(head, rows + [means])
+
+
 def _means(cells, times, parties):
     line = ["**geometric mean**", "", ""]
     for seconds in times:

@@ -110,6 +110,7 @@ def parse(arguments):
     add("--from", dest="source", type=pathlib.Path, metavar="JSON",
         help="measure nothing, print what an earlier --output says")
     add("--markdown", action="store_true", help="print the table alone")
+    add("--short", action="store_true", help="print the README's table alone")
     add("--strict", action="store_true", help="exit with 1 when a requirement is not met")
     options = parser.parse_args(arguments)
     again = (*PARTIES, "anchors", "micro")
@@ -340,11 +341,10 @@ def main():
     except BenchError as error:
         print(f"run.py: {error}", file=sys.stderr)
         return 2
-    print(verdict.table(results["cells"]))
-    if not options.markdown:
-        print(verdict.checklist(results))
+    print((verdict.short_table if options.short else verdict.table)(results["cells"]))
     wrong = verdict.faults(results)
-    if not options.markdown:
+    if not (options.markdown or options.short):
+        print(verdict.checklist(results))
         print("\n".join(verdict.notes(results)))
     for text in wrong:
         print(f"run.py: {text}", file=sys.stderr)
