@@ -16,6 +16,7 @@
 #include "backends/planner/slicer.h"
 #include "backends/planner/subset_table.h"
 #include "backends/planner/time_model.h"
+#include "backends/planner/trial.h"
 #include "tests/backends/contraction/test_networks.h"
 #include "tests/backends/planner/planner_networks.h"
 #include "tests/support/test_data.h"
@@ -243,6 +244,32 @@ TEST(Search, ChargesSlicedStepsAsOftenAsTheyRun) {
   const auto& [path, sliced] = found->plan;
   EXPECT_EQ(found->score, ComputeExecutedWork(expression, path, sliced).flops);
   EXPECT_LT(found->score, 0.9 * ComputeCost(expression, path, sliced).flops);
+}
+
+// Where very many legs are sliced, most trials are made for arithmetic alone, but all are scored by
+// the objective.
+TEST(Trial, OfVeryManySlicesIsMadeForArithmetic) {
+  const SearchNetwork network = testing::LatticeOf(12, 12);
+  TrialOptions weighted;
+  weighted.largest_elements = 4;
+  weighted.methods = Portfolio();
+  weighted.sweeps = 20;
+  TrialOptions flops = weighted;
+  flops.objective = Flops().objective;
+  const Stop never({}, nullptr);
+  const Candidate best = RunTrial(network, weighted, 1, 0, nullptr, never);
+  ASSERT_GE(best.sliced.size(), 50u);
+  for (const int64_t trial : {2, 4, 6}) {
+    const Candidate found = RunTrial(network, weighted, 1, trial, &best, never);
+    const Slice slice(Tree(network, found.pairs), found.sliced);
+    EXPECT_DOUBLE_EQ(found.score, slice.tree().Cost({weighted.objective, kInfinite}));
+    const Candidate arithmetic = RunTrial(network, flops, 1, trial, &best, never);
+    EXPECT_EQ(found.pairs == arithmetic.pairs, trial < 6);
+  }
+  Candidate few = best;
+  few.sliced.resize(10);
+  EXPECT_NE(RunTrial(network, weighted, 1, 2, &few, never).pairs,
+            RunTrial(network, flops, 1, 2, &few, never).pairs);
 }
 
 }  // namespace
