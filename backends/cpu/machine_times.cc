@@ -25,6 +25,9 @@ constexpr double kStreamedShare = 0.4;
 // Shorter steps are not worth a second thread.
 constexpr double kWorthThreadsSeconds = 3e-5;
 
+// Until the threads that help with a step are awake, as time that is lost of the step.
+constexpr double kWakeSeconds = 2e-5;
+
 // Of `threads` threads, when all that were measured are so many times as fast as one.
 double SpeedUp(const MachineTimes& times, double measured, int threads) {
   if (times.threads <= 1 || threads <= 1) return 1;
@@ -104,7 +107,8 @@ double StepSeconds(const MachineTimes& times, const StepWork& work, int helpers,
   const int threads = workers * (is_shared ? helpers : 1);  // at work at once
   arithmetic *= workers / SpeedUp(times, times.arithmetic_speedup, threads);
   traffic *= workers / SpeedUp(times, times.traffic_speedup, threads);
-  return times.step + arithmetic + traffic;
+  const double wake = is_shared && helpers > 1 ? kWakeSeconds : 0;
+  return times.step + arithmetic + traffic + wake;
 }
 
 tenon_calibration ToCalibration(const MachineTimes& times) {

@@ -109,5 +109,18 @@ TEST_F(PredictedSecondsTest, LargeStepsAreChargedForTrafficAndSmallOnesAreNot) {
   EXPECT_LT(cpu::StepSeconds(times, work, 1, 1), far - 5000) << "what is not read before";
 }
 
+TEST_F(PredictedSecondsTest, ThreadsThatHelpWakeFirst) {
+  cpu::MachineTimes times;
+  times.threads = 2, times.arithmetic_speedup = times.traffic_speedup = 2;
+  cpu::StepWork work;
+  work.table_seconds = 1e-4;
+  const double alone = cpu::StepSeconds(times, work, 1, 1);
+  const double helped = cpu::StepSeconds(times, work, 2, 1);
+  EXPECT_LT(helped, 0.9 * alone);
+  EXPECT_GT(helped, 0.55 * alone);
+  work.table_seconds = 1;
+  EXPECT_NEAR(cpu::StepSeconds(times, work, 2, 1), 0.5 * cpu::StepSeconds(times, work, 1, 1), 1e-4);
+}
+
 }  // namespace
 }  // namespace tenon::schedule
