@@ -4,9 +4,9 @@
 //   planner_seconds [--threads N] [--repeat N] [--search S] network.json...
 //
 // For every network: measures the machine, as a server does when it starts; searches for S seconds
-// by flops and by seconds (results of at most 2^27 elements); measures the machine again, runs
-// these plans and the file's own by turns, and prints one JSON object with the fastest time of each
-// beside what was predicted.
+// by flops and by seconds (results of at most 2^27 elements); then by turns measures the machine
+// again and runs these plans and the file's own, and prints one JSON object with the shortest time
+// of each beside the shortest that was predicted.
 // Without --search only the file's own plan is run.
 
 #include <algorithm>
@@ -81,8 +81,9 @@ class Comparison {
       seconds.times = &times;
       Search("seconds", seconds);
     }
-    PredictAnew();
+    for (auto& [name, plan] : plans_) plan.predicted = kNever;
     for (int round = 0; round < options_.repeat; ++round) {
+      PredictAnew();
       for (auto& [name, plan] : plans_) {
         // The first one finds the memory that another plan's took, as no server's would.
         for (int i = 0; i < 2; ++i) plan.seconds = std::min(plan.seconds, Measure(plan));
@@ -100,11 +101,12 @@ class Comparison {
   }
 
  private:
+  static constexpr double kNever = 1e30;
   static constexpr int64_t kCacheBytes = int64_t{64} << 20;
 
   struct PlanFigures {
     ContractionRequest request;
-    double predicted = 0, seconds = 1e30, log10_flops = 0;
+    double predicted = kNever, seconds = kNever, log10_flops = 0;
   };
 
   void AddPlan(const std::string& name, const std::optional<PathSteps>& path,
@@ -119,12 +121,13 @@ class Comparison {
     plans_[name] = std::move(plan);
   }
 
-  // Other work on the machine comes and goes while plans are searched.
+  // Other work on the machine comes and goes: as of the measured times the shortest counts.
   void PredictAnew() {
     OrDie(provider_->Calibrate(nullptr));
     cache_ = std::make_unique<schedule::ProgramCache>(256, kCacheBytes);
     for (auto& [name, plan] : plans_) {
-      plan.predicted = Prepare(plan.request)->predicted_seconds().value_or(-1);
+      const auto predicted = Prepare(plan.request)->predicted_seconds();
+      plan.predicted = std::min(plan.predicted, predicted.value_or(kNever));
     }
   }
 
