@@ -229,7 +229,7 @@ def _means(cells, times, parties):
 def checklist(results):
     """A line per requirement, those that are not met first."""
     found = sorted(requirements(results), key=lambda r: r["met"])
-    lines = [f"{'ok  ' if r['met'] else 'MISS'} {r['line']}: {number(r['value'], 4)} "
+    lines = [f"{'ok  ' if r['met'] else 'MISS'} {r['line']}: {number(r['value'], 7)} "
              f"(at most {number(r['target'], 4)})" for r in found]
     missed = sum(not r["met"] for r in found)
     for name, figures in results["micro"].items():

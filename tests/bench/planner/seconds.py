@@ -5,7 +5,7 @@
   tests/bench/planner/seconds.py --binary build/tests/bench/planner_seconds --output seconds.json
 
 Runs every network of the corpus along its own path, along the best path by flops and along the best
-one by predicted seconds, and compares. Exits with 1 when a target is missed.
+one by predicted seconds, and compares the shortest times of each with the shortest predicted. Exits with 1 when a target is missed.
 """
 
 import argparse
