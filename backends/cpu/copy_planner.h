@@ -7,12 +7,13 @@
 #include <span>
 #include <vector>
 
+#include "backends/cpu/cache_sizes.h"
 #include "backends/cpu/copy_kernels.h"
 
 namespace tenon::cpu {
 
-// Copies that write this much ask for their source ahead of time: about half the second cache.
-inline constexpr int64_t kFarBytes = 1 << 20;
+// Copies that write this much ask for their source ahead of time.
+inline constexpr int64_t kFarBytes = kNearBytes;
 // Copies that write this much do so past the caches. With shorter ones the next reader loses more
 // than the copy wins: measured over random permutations, copying and then reading the target, the
 // two meet between 4 and 8 MiB.

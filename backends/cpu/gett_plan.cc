@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backends/core/strings.h"
+#include "backends/cpu/cache_sizes.h"
 #include "backends/cpu/gett_cost.h"
 #include "backends/cpu/gett_traffic.h"
 
@@ -349,14 +350,14 @@ bool HasWholeVectors(const GettRoles& roles, const GettPlan& plan) {
 // The cache lines of a tile of a tensor too large for the caches, `axes` those that it has.
 std::vector<int64_t> LinesOf(std::initializer_list<const TileAxis*> axes, GettStride stride,
                              int64_t elements, int64_t element_bytes) {
-  constexpr int64_t kLine = 64, kCachedBytes = 1 << 20, kMostLines = 1 << 14;
+  constexpr int64_t kLine = kCacheLineBytes, kMostLines = 1 << 14;
   int64_t tiles = 1;
   std::vector<tenon_mode> loops;
   for (const TileAxis* axis : axes) {
     tiles *= axis->tiles;
     loops.insert(loops.end(), axis->inner.begin(), axis->inner.end());
   }
-  if (tiles == 1 || elements * element_bytes < kCachedBytes) return {};
+  if (tiles == 1 || elements * element_bytes < kNearBytes) return {};
   for (tenon_mode& loop : loops) {
     const int64_t step = loop.*stride * element_bytes;
     if (step == 0) {

@@ -5,12 +5,13 @@
 #include <numeric>
 #include <utility>
 
+#include "backends/cpu/cache_sizes.h"
 #include "backends/cpu/calibration.h"
 
 namespace tenon::cpu {
 namespace {
 
-constexpr double kCacheBytes = 1 << 20;  // that the second cache is trusted to keep
+constexpr auto kCacheBytes = static_cast<double>(kNearBytes);
 
 // The part of a tensor that is in the caches while the innermost loops run, and how often it is
 // fetched again.
@@ -38,7 +39,7 @@ struct Footprint {
 // Sets of the second cache that the lines of a box fall into. Strides that are multiples of large
 // powers of two use few of them.
 double CacheSets(const Footprint& tensor) {
-  constexpr int64_t kSets = 2048, kLine = 64;
+  constexpr int64_t kSets = 2048, kLine = kCacheLineBytes;
   double sets = 1;
   for (const tenon_mode& loop : tensor.box) {
     const int64_t step = std::abs(loop.*tensor.stride) * tensor.element_bytes;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "backends/cpu/cache_sizes.h"
 #include "backends/cpu/threads.h"
 
 namespace tenon::cpu {
@@ -11,9 +12,6 @@ namespace {
 
 // Raised when a figure or the model that uses it changes.
 constexpr int32_t kTimesVersion = 2;
-
-// Tensors of a step that have more together do not stay in a core's caches.
-constexpr double kNearBytes = 1 << 20;
 
 // Tensors that have more do not stay in a last cache of usual size, from where bytes take this
 // share of the time.
@@ -98,7 +96,7 @@ double StepSeconds(const MachineTimes& times, const StepWork& work, int helpers,
   double arithmetic = work.table_seconds * factor + work.gathered * times.gather;
   double traffic = 0;
   const double bytes = work.read_bytes + work.written_bytes;
-  if (bytes > kNearBytes) {
+  if (bytes > static_cast<double>(kNearBytes)) {
     traffic = work.read_bytes * times.far_read +
               work.written_bytes * times.far_write * (work.streams ? kStreamedShare : 1);
     if (bytes < kLastCacheBytes) traffic *= kLastCacheShare;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/core/dtype.h"
+#include "backends/cpu/cache_sizes.h"
 #include "backends/cpu/compiled_program.h"
 #include "backends/cpu/execution.h"
 #include "backends/cpu/machine_times.h"
@@ -194,7 +195,7 @@ tenon_step_times StepTimesOf(const MachineTimes& times, int type) {
   constexpr double kWritten = 0.7;
   steps.far_read = std::max(steps.near_read, times.far_read * bytes);
   steps.far_write = std::max(steps.near_write, kWritten * times.far_write * bytes);
-  steps.near_elements = (1 << 20) / bytes;
+  steps.near_elements = static_cast<double>(kNearBytes) / bytes;
   return steps;
 }
 
