@@ -28,6 +28,7 @@
 #include "backends/core/cancel.h"
 #include "backends/core/network.h"
 #include "backends/plugin/provider.h"
+#include "backends/schedule/checkpoint.h"
 #include "backends/schedule/set_stack.h"
 
 namespace tenon::schedule {
@@ -160,6 +161,15 @@ class ContractionJob {
   // shared ones and its share of the others.
   double OneSetFlops(double flops) const;
 
+  // Has the only run of this job tell its state to `checkpoint` (null: nobody), which outlives the
+  // run, and begin at `resume`, whose bytes are the caller's as far as plan() is concerned; they
+  // are given back when the run begins. Once, before RunSets; the job then runs one set. Its bits
+  // are those of a run that was never interrupted. Groups that `resume` holds count as done in
+  // Progress, not as work in the report. WRONG_JOB_STATE: the job has varying operands, computes
+  // sets together, or has begun. BAD_PARAMETER, field "resume", for a resume point that this
+  // program can't have had: a group outside the range, missing, repeated or foreign blocks and
+  // levels, data of another size.
+  absl::Status SetCheckpoint(Checkpoint* checkpoint, ResumePoint resume);
   // Takes the memory; `operands` are in dtype() (see ConvertTensor) and outlive the job; varying
   // ones may be null. Once, before the first set.
   absl::Status Start(std::vector<const void*> operands);
