@@ -41,6 +41,12 @@ constexpr const char* kSettings[] = {"listen",
                                      "data_root",
                                      "scratch_dir",
                                      "scratch_budget",
+                                     "state_dir",
+                                     "state_budget",
+                                     "job_ttl",
+                                     "max_job_ttl",
+                                     "max_jobs",
+                                     "concurrent_jobs",
                                      "calibration_dir",
                                      "port_file",
                                      "log_level",
@@ -234,6 +240,8 @@ std::string ConfigJson(const Config& config, int indent) {
   // The default one is worked out anew by whoever reads this: it need not exist yet.
   if (!config.default_scratch_dir) object["scratch_dir"] = config.scratch_dir;
   object["scratch_budget"] = config.scratch_budget_bytes;
+  object["state_dir"] = config.state_dir;
+  object["state_budget"] = config.state_budget_bytes;
   return object.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -13,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "backends/core/error.h"
 #include "server/calibration_store.h"
+#include "server/job_store.h"
 #include "server/process_stats.h"
 #include "server/scratch_space.h"
 
@@ -67,6 +68,19 @@ ABSL_FLAG(std::string, scratch_budget, "25%",
           "Temporary files of all calls together: bytes with a unit, or a percentage of what is "
           "free on the directory's file system when the server starts, which is taken as none if "
           "that lies in memory. 0: requests may have no temporary files.");
+ABSL_FLAG(
+    std::string, state_dir, "",
+    "Directory in which jobs are kept, made for this user alone when it is not there. Only one "
+    "server uses it at a time. Empty: no jobs are offered.");
+ABSL_FLAG(
+    std::string, state_budget, "50%",
+    "What jobs may take in it together: bytes with a unit, or a percentage of what is free on "
+    "its file system when the server starts.");
+ABSL_FLAG(absl::Duration, job_ttl, absl::Hours(24),
+          "Jobs are kept for this long after their end, unless they ask for another time.");
+ABSL_FLAG(absl::Duration, max_job_ttl, absl::Hours(24 * 7), "The longest that they may ask for.");
+ABSL_FLAG(int32_t, max_jobs, 1000, "Jobs that one principal may have.");
+ABSL_FLAG(int32_t, concurrent_jobs, 1, "Jobs that run at the same time.");
 ABSL_FLAG(std::string, calibration_dir, "",
           "Directory in which the times that providers measure when they start are kept for the "
           "next start, made when it is not there. Empty: tenon in the user's folder of caches. "
@@ -195,6 +209,20 @@ absl::Status FillScratch(Config* config) {
   return absl::OkStatus();
 }
 
+absl::Status FillJobs(Config* config) {
+  TENON_ASSIGN_OR_RETURN(config->state_dir,
+                         CheckNewDirectory("state_dir", absl::GetFlag(FLAGS_state_dir)));
+  const int64_t free = config->state_dir.empty() ? 0 : FreeStateBytes(config->state_dir);
+  const absl::StatusOr<int64_t> bytes = ParseBytes(absl::GetFlag(FLAGS_state_budget), free);
+  if (!bytes.ok()) return BadSetting("state_budget", std::string(bytes.status().message()));
+  config->state_budget_bytes = *bytes;
+  constexpr int32_t kMaxJobs = 1'000'000, kMaxConcurrentJobs = 64;
+  config->max_jobs = absl::GetFlag(FLAGS_max_jobs);
+  TENON_RETURN_IF_ERROR(CheckRange("max_jobs", config->max_jobs, 1, kMaxJobs));
+  config->concurrent_jobs = absl::GetFlag(FLAGS_concurrent_jobs);
+  return CheckRange("concurrent_jobs", config->concurrent_jobs, 1, kMaxConcurrentJobs);
+}
+
 void FillCalibration(Config* config) {
   config->calibration_dir = absl::GetFlag(FLAGS_calibration_dir);
   config->default_calibration_dir = config->calibration_dir.empty();
@@ -217,6 +245,8 @@ absl::Status FillDurations(Config* config) {
   TENON_DURATION(max_connection_age, kNone);
   TENON_DURATION(max_connection_age_grace, kNone);
   TENON_DURATION(dataset_ttl, absl::Seconds(1));
+  TENON_DURATION(job_ttl, absl::Seconds(1));
+  TENON_DURATION(max_job_ttl, absl::Seconds(1));
 #undef TENON_DURATION
   return absl::OkStatus();
 }
@@ -267,6 +297,7 @@ absl::StatusOr<Config> ConfigFromFlags() {
                          CheckDirectory("data_root", absl::GetFlag(FLAGS_data_root)));
   FillCalibration(&config);
   TENON_RETURN_IF_ERROR(FillScratch(&config));
+  TENON_RETURN_IF_ERROR(FillJobs(&config));
   config.port_file = absl::GetFlag(FLAGS_port_file);
   config.log_level = absl::GetFlag(FLAGS_log_level);
   TENON_RETURN_IF_ERROR(

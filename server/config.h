@@ -41,6 +41,12 @@ struct Config {
   bool default_scratch_dir = false;
   int64_t scratch_budget_bytes = 0;  // of all temporary files together; 0: none are made
 
+  std::string state_dir;  // of the job store, made at the start; empty: no jobs
+  int64_t state_budget_bytes = 0;
+  absl::Duration job_ttl, max_job_ttl;
+  int max_jobs = 0;  // of one principal
+  int concurrent_jobs = 0;
+
   std::string calibration_dir;  // of what providers measured; empty: nothing is kept
   bool default_calibration_dir = false;
 

@@ -10,6 +10,7 @@
 
 #include "backends/core/block_pool.h"
 #include "server/content_store.h"
+#include "server/job_board.h"
 #include "server/process_stats.h"
 #include "server/provider_setup.h"
 #include "server/scratch_space.h"
@@ -91,6 +92,19 @@ void AppendServer(const ServerState& state, std::vector<MetricFamily>& families)
       Single("tenon_requests_running", "Requests that compute.", state.executor.running()));
 }
 
+void AppendJobs(const ServerState& state, std::vector<MetricFamily>& families) {
+  const JobBoard::Counts counts = state.jobs == nullptr ? JobBoard::Counts() : state.jobs->counts();
+  MetricFamily jobs = Family("tenon_jobs", "Jobs that are kept, by where they stand.");
+  for (size_t i = 0; i < counts.by_state.size(); ++i) {
+    Add(jobs, static_cast<double>(counts.by_state[i]), {{"state", JobStateLabel(kJobStates[i])}});
+  }
+  families.push_back(std::move(jobs));
+  families.push_back(Single("tenon_job_store_bytes", "Data of jobs in the job store.",
+                            static_cast<double>(counts.store_bytes)));
+  families.push_back(Single("tenon_jobs_resumed_total", "Times that an interrupted job went on.",
+                            static_cast<double>(counts.resumed), MetricType::Counter));
+}
+
 void AppendProviders(const ServerState& state, std::vector<MetricFamily>& families) {
   MetricFamily states = Family("tenon_provider_state", "1 for the state a provider is in.");
   MetricFamily cold =
@@ -142,6 +156,7 @@ std::string MetricsText(ServerState& state) {
   std::vector<MetricFamily> families = state.metrics.registry().Collect();
   AppendServer(state, families);
   AppendProviders(state, families);
+  AppendJobs(state, families);
   AppendPlanCache(state, families);
   AppendProcess(state, families);
   return prometheus::TextSerializer().Serialize(families);

@@ -16,6 +16,7 @@
 #include "server/contraction_service.h"
 #include "server/dataset_service.h"
 #include "server/gauges.h"
+#include "server/job_board.h"
 #include "server/job_service.h"
 #include "server/logging.h"
 #include "server/measurement_service.h"
@@ -70,6 +71,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Config& config, Part
       server->state_->scratch = *std::move(scratch);
     }
   }
+  TENON_RETURN_IF_ERROR(server->OpenJobs());
   TENON_RETURN_IF_ERROR(server->Bind());
   server->state_->lifecycle.AddListener(
       [self = server.get()](ServerPhase phase) { self->OnPhase(phase); });
@@ -118,6 +120,32 @@ absl::Status Server::Bind() {
   }
   MakeServices();
   return BuildGrpc();
+}
+
+absl::Status Server::OpenJobs() {
+  if (config_.state_dir.empty()) return absl::OkStatus();
+  // What is planned for jobs stays under the budget; this bounds what the plan does not see.
+  constexpr int64_t kSlackBytes = int64_t{64} << 20, kSlackDivisor = 16;
+  JobStore::Options options;
+  options.max_bytes =
+      config_.state_budget_bytes + config_.state_budget_bytes / kSlackDivisor + kSlackBytes;
+  TENON_ASSIGN_OR_RETURN(auto store, JobStore::Open(config_.state_dir, options));
+  JobBoard::Settings settings;
+  settings.default_ttl = absl::ToChronoSeconds(config_.job_ttl);
+  settings.max_ttl = absl::ToChronoSeconds(config_.max_job_ttl);
+  settings.max_jobs_per_owner = config_.max_jobs;
+  settings.budget_bytes = config_.state_budget_bytes;
+  TENON_ASSIGN_OR_RETURN(state_->jobs, JobBoard::Open(std::move(store), settings));
+  return absl::OkStatus();
+}
+
+// Once the providers are warm, unless the server is on its way out already.
+void Server::StartJobs() {
+  std::lock_guard lock(mutex_);
+  if (state_->jobs == nullptr || state_->lifecycle.phase() != ServerPhase::kStarting) return;
+  JobRunner::Options options;
+  options.threads = config_.concurrent_jobs;
+  jobs_ = std::make_unique<JobRunner>(state_.get(), options);
 }
 
 void Server::MakeServices() {
@@ -202,6 +230,7 @@ void Server::WarmUp() {
   const bool any = std::any_of(entries.begin(), entries.end(),
                                [](const auto& entry) { return entry.provider != nullptr; });
   if (any) {
+    StartJobs();
     state_->lifecycle.MoveTo(ServerPhase::kReady);  // refused when it is already told to stop
   } else {
     Log(LogLevel::kError, "no provider is usable");
@@ -247,6 +276,7 @@ void Server::OnPhase(ServerPhase phase) {
   {
     std::lock_guard lock(mutex_);
     told_phase_ = phase;
+    if (phase == ServerPhase::kDraining && jobs_ != nullptr) jobs_->Stop();
   }
   changed_.notify_all();
 }
@@ -342,7 +372,7 @@ void Server::EndStreams() {
 
 bool Server::Idle() const {
   return state_->metrics.in_flight() == 0 && state_->executor.queued() == 0 &&
-         state_->executor.running() == 0;
+         state_->executor.running() == 0 && (jobs_ == nullptr || jobs_->idle());
 }
 
 void Server::LogStuck() const {

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "server/config.h"
 #include "server/http_server.h"
+#include "server/job_runner.h"
 #include "server/provider_setup.h"
 #include "server/state.h"
 #include "server/warm_memory.h"
@@ -69,6 +70,8 @@ class Server {
  private:
   Server(const Config& config, Parts parts);
   absl::Status Bind();
+  absl::Status OpenJobs();
+  void StartJobs();
   void MakeServices();
   void Configure(grpc::ServerBuilder* builder);
   absl::Status BuildGrpc();
@@ -79,7 +82,7 @@ class Server {
   void Drain();
   void StopGrpc();
   void EndStreams();
-  bool Idle() const;
+  bool Idle() const;  // with mutex_ held
   void LogStuck() const;
 
   const Config config_;
@@ -88,6 +91,7 @@ class Server {
   std::vector<std::string> addresses_;
   std::unique_ptr<WarmMemory> warm_memory_;  // outlives what gives blocks back
   std::unique_ptr<ServerState> state_;
+  std::unique_ptr<JobRunner> jobs_;  // guarded by mutex_; null without jobs, and until they run
   std::vector<std::pair<std::string, std::unique_ptr<grpc::Service>>> services_;  // by full name
   std::unique_ptr<grpc::Server> grpc_;
   std::unique_ptr<HttpServer> http_;

@@ -26,6 +26,7 @@
 namespace tenon::server {
 
 class ContentStore;  // server/content_store.h
+class JobBoard;      // server/job_board.h
 class ScratchSpace;  // server/scratch_space.h
 
 // Limits on what a message or a request may hold; told by GetServerInfo.
@@ -108,6 +109,7 @@ struct ServerState {
   WriteWatchdog watchdog;
   std::shared_ptr<ContentStore> store;    // data sets and tensors by content
   std::shared_ptr<ScratchSpace> scratch;  // null: no temporary files
+  std::shared_ptr<JobBoard> jobs;         // null: jobs are not offered
   // Last: their tasks use all of the above. What looks through folders has a thread of its own,
   // since it waits for disks; its tasks go on in the executor.
   Executor executor;
