@@ -6,7 +6,6 @@
 #include <random>
 
 #include "absl/strings/str_format.h"
-#include "server/job_entry.h"
 #include "server/logging.h"
 #include "server/status.h"
 
@@ -40,6 +39,12 @@ absl::Status WrongState(v1::JobState state, std::string_view what) {
 }
 
 }  // namespace
+
+bool JobBoard::Entry::ExpiredAt(TimePoint now) const {
+  if (!job.has_expire_time()) return false;
+  const std::chrono::microseconds time(TimeUtil::TimestampToMicroseconds(job.expire_time()));
+  return now >= TimePoint(time);
+}
 
 JobPlace& JobPlace::operator=(JobPlace&& other) noexcept {
   if (this != &other) {

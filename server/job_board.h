@@ -172,7 +172,19 @@ class JobBoard {
   int running() const;
 
  private:
-  struct Entry;
+  struct Entry {
+    JobRow row;   // without the messages, which are below
+    v1::Job job;  // without the plan, which does not change
+    std::shared_ptr<const v1::PlanSummary> plan;
+    std::shared_ptr<const v1::SubmitContractionResponse> answer;
+    int64_t base_bytes = 0;               // of its data, less blocks and levels
+    std::shared_ptr<CancelToken> cancel;  // while a runner has it
+    std::optional<std::chrono::steady_clock::time_point> run_deadline, not_before;
+    bool dirty = false;  // what is stored is older
+    std::vector<std::weak_ptr<JobListener>> listeners;
+
+    bool ExpiredAt(TimePoint now) const;
+  };
   using Entries = std::map<int64_t, Entry>;  // by number
   using Woken = std::vector<std::shared_ptr<JobListener>>;
   friend class JobPlace;

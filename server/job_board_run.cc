@@ -4,7 +4,6 @@
 
 #include "backends/core/error.h"
 #include "server/job_board.h"
-#include "server/job_entry.h"
 #include "server/logging.h"
 #include "server/status.h"
 
