@@ -241,7 +241,8 @@ std::string ConfigJson(const Config& config, int indent) {
   if (!config.default_scratch_dir) object["scratch_dir"] = config.scratch_dir;
   object["scratch_budget"] = config.scratch_budget_bytes;
   object["state_dir"] = config.state_dir;
-  object["state_budget"] = config.state_budget_bytes;
+  // Without the folder there is nothing that a percentage could be of.
+  if (!config.state_dir.empty()) object["state_budget"] = config.state_budget_bytes;
   return object.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -147,8 +147,8 @@ ContractionTestServer::ContractionTestServer(const ContractionServerOptions& opt
   builder.RegisterService(service_.get());
   if (options.extend) options.extend(state_.get(), &builder);
   server_ = builder.BuildAndStart();
-  channel_ =
-      grpc::CreateChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials());
+  address_ = "127.0.0.1:" + std::to_string(port);
+  channel_ = grpc::CreateChannel(address_, grpc::InsecureChannelCredentials());
   stub_ = v1::ContractionService::NewStub(channel_);
 }
 

@@ -38,6 +38,7 @@ class ContractionTestServer {
   testing::FakeProvider& fake() { return fake_; }
   v1::ContractionService::Stub& stub() { return *stub_; }
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
+  const std::string& address() const { return address_; }  // "127.0.0.1:port"
 
   // Waits until no request holds memory; false after 30 seconds.
   bool AllReleased();
@@ -47,6 +48,7 @@ class ContractionTestServer {
   std::unique_ptr<ServerState> state_;
   std::unique_ptr<grpc::Service> service_;
   std::unique_ptr<grpc::Server> server_;
+  std::string address_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::ContractionService::Stub> stub_;
 };
