@@ -46,6 +46,18 @@ bool JobBoard::Entry::ExpiredAt(TimePoint now) const {
   return now >= TimePoint(time);
 }
 
+void JobBoard::Entry::SetPlan(v1::PlanSummary summary) {
+  plan = std::make_shared<v1::PlanSummary>(summary);
+  summary.clear_path();
+  summary.clear_sliced_indices();
+  brief_plan = std::move(summary);
+}
+
+absl::Status JobsStopped() {
+  return Error(Reason::kDraining, "the server stops; the job goes on when it has started again")
+      .Meta("retry_delay_seconds", 1);
+}
+
 JobPlace& JobPlace::operator=(JobPlace&& other) noexcept {
   if (this != &other) {
     Release();
@@ -84,15 +96,14 @@ absl::Status JobBoard::Load() {
 // A job as the process before left it.
 void JobBoard::TakeOver(JobRow row) {
   Entry entry;
-  auto plan = std::make_shared<v1::PlanSummary>();
+  v1::PlanSummary plan;
   auto answer = std::make_shared<v1::SubmitContractionResponse>();
-  const bool readable = plan->ParseFromString(row.plan) &&
-                        answer->ParseFromString(row.submission) &&
+  const bool readable = plan.ParseFromString(row.plan) && answer->ParseFromString(row.submission) &&
                         entry.job.ParseFromString(row.description) && row.intact;
   row.plan.clear();
   row.submission.clear();
   row.description.clear();
-  entry.plan = std::move(plan);
+  entry.SetPlan(std::move(plan));
   entry.answer = std::move(answer);
   entry.row = std::move(row);
   entry.job.set_name(StrCat(kNamePrefix, entry.row.id));
@@ -109,17 +120,21 @@ void JobBoard::TakeOver(JobRow row) {
   entry.dirty = state != entry.job.state() || !readable;
   if (entry.dirty && HasEnded(state)) {
     FillEnd(entry, state, &entry.job);
-    entry.row.reserved_bytes = JobStore::kRowBytes;
-    entry.job.set_stored_bytes(0);
+    entry.row.stored_bytes = 0;  // once that is stored
+  }
+  entry.base_bytes = entry.row.stored_bytes;
+  entry.job.set_state(state);
+  entry.job.set_stored_bytes(entry.row.stored_bytes);
+  entry.job.set_request_id(entry.row.request_id);
+  entry.job.set_owner(entry.row.owner);
+  if (HasEnded(state)) {
+    entry.row.reserved_bytes = entry.row.stored_bytes + JobStore::kRowBytes;
   } else {
-    entry.base_bytes = entry.row.stored_bytes;
     for (const JobData data : {JobData::kBlock, JobData::kLevel}) {
       const auto parts = store_->Parts(entry.row.number, data);
       if (!parts.ok()) continue;
       for (const auto& [part, bytes] : *parts) entry.base_bytes -= bytes;
     }
-    entry.job.set_stored_bytes(entry.row.stored_bytes);
-    entry.job.set_state(state);
   }
   const int64_t number = entry.row.number;
   reserved_bytes_ += entry.row.reserved_bytes;
@@ -246,7 +261,7 @@ absl::StatusOr<v1::SubmitContractionResponse> JobBoard::Add(const NewJob& job, J
   entry.job.set_owner(job.owner);
   entry.job.set_state(v1::JOB_STATE_QUEUED);
   entry.job.set_stored_bytes(entry.base_bytes);
-  entry.plan = std::make_shared<v1::PlanSummary>(job.job.plan());
+  entry.SetPlan(job.job.plan());
   entry.answer = std::make_shared<v1::SubmitContractionResponse>(job.plan);
   v1::SubmitContractionResponse answer = job.plan;
   std::lock_guard persist(persist_mutex_);
@@ -297,9 +312,7 @@ void JobBoard::List(const std::optional<std::string>& owner, int64_t before,
     if ((owner.has_value() && found.row.owner != *owner) || found.ExpiredAt(now)) continue;
     v1::Job job = found.job;
     job.clear_report();
-    *job.mutable_plan() = *found.plan;
-    job.mutable_plan()->clear_path();
-    job.mutable_plan()->clear_sliced_indices();
+    *job.mutable_plan() = found.brief_plan;
     if (!take(entry->first, std::move(job))) return;
   }
 }
@@ -387,9 +400,11 @@ absl::Status JobBoard::Watch(const std::string& owner, const std::string& name,
     std::lock_guard lock(mutex_);
     TENON_ASSIGN_OR_RETURN(const auto found, Find(owner, name));
     Entry& entry = found->second;
+    const bool ended = HasEnded(entry.job.state());
+    if (stopped_ && !ended) return JobsStopped();
     target->Note(FullJob(entry));
     std::erase_if(entry.listeners, [](const auto& other) { return other.expired(); });
-    if (!HasEnded(entry.job.state())) entry.listeners.push_back(std::move(listener));
+    if (!ended) entry.listeners.push_back(std::move(listener));
   }
   target->Wake();
   return absl::OkStatus();

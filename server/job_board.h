@@ -29,6 +29,9 @@ namespace tenon::server {
 
 class JobBoard;
 
+// DRAINING: a job waits for the next process.
+absl::Status JobsStopped();
+
 // Who follows a job.
 class JobListener {
  public:
@@ -37,6 +40,8 @@ class JobListener {
   virtual void Note(const v1::Job& job) = 0;
   // After one or more Notes, without a lock of the board.
   virtual void Wake() = 0;
+  // The board is stopped; nothing follows. Without a lock of the board.
+  virtual void Stopped() = 0;
 };
 
 // Room for a job that is being uploaded; given back when destroyed. Movable.
@@ -128,13 +133,14 @@ class JobBoard {
                                                          const std::string& name);
   // nullopt before it runs.
   std::optional<v1::ContractProgress> ProgressOf(const std::string& owner, const std::string& name);
-  // Notes the job as it is now, then every change.
+  // Notes the job as it is now, then every change. DRAINING once the board is stopped, unless the
+  // job has ended.
   absl::Status Watch(const std::string& owner, const std::string& name,
                      std::weak_ptr<JobListener> listener);
 
   // Runners. The oldest job that waits, from now on RUNNING; waits for one. nullopt after Stop.
   std::optional<JobRun> Claim();
-  // Claim returns nothing any more; what runs goes on.
+  // Claim returns nothing any more, and who watches is told; what runs goes on.
   void Stop();
   bool stopped() const;
   void CancelRunning(Reason reason);
@@ -173,8 +179,9 @@ class JobBoard {
 
  private:
   struct Entry {
-    JobRow row;   // without the messages, which are below
-    v1::Job job;  // without the plan, which does not change
+    JobRow row;                  // without the messages, which are below
+    v1::Job job;                 // without the plan, which does not change
+    v1::PlanSummary brief_plan;  // without the path
     std::shared_ptr<const v1::PlanSummary> plan;
     std::shared_ptr<const v1::SubmitContractionResponse> answer;
     int64_t base_bytes = 0;               // of its data, less blocks and levels
@@ -184,6 +191,7 @@ class JobBoard {
     std::vector<std::weak_ptr<JobListener>> listeners;
 
     bool ExpiredAt(TimePoint now) const;
+    void SetPlan(v1::PlanSummary summary);
   };
   using Entries = std::map<int64_t, Entry>;  // by number
   using Woken = std::vector<std::shared_ptr<JobListener>>;

@@ -58,11 +58,19 @@ std::optional<JobRun> JobBoard::Claim() {
 }
 
 void JobBoard::Stop() {
+  Woken told;
   {
     std::lock_guard lock(mutex_);
     stopped_ = true;
+    for (auto& [number, entry] : entries_) {
+      for (const auto& weak : entry.listeners) {
+        if (auto listener = weak.lock()) told.push_back(std::move(listener));
+      }
+      entry.listeners.clear();
+    }
   }
   work_.notify_all();
+  for (const auto& listener : told) listener->Stopped();
 }
 
 bool JobBoard::stopped() const {

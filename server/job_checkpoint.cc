@@ -94,8 +94,7 @@ absl::Status JobCheckpoint::Combined(const schedule::SumState& state) {
   TENON_RETURN_IF_ERROR(Store(state));
   last_store_ = Clock::now();
   last_cost_ = last_store_ - now;
-  if (!stopped) return absl::OkStatus();
-  return Error(Reason::kDraining, "the server stops; the job goes on when it has started again");
+  return stopped ? JobsStopped() : absl::OkStatus();
 }
 
 absl::Status JobCheckpoint::Store(const schedule::SumState& state) {

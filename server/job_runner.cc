@@ -26,10 +26,6 @@ bool IsPassing(Reason reason) {
          reason == Reason::kOverloaded;
 }
 
-absl::Status Draining() {
-  return Error(Reason::kDraining, "the server stops; the job goes on when it has started again");
-}
-
 }  // namespace
 
 JobRunner::JobRunner(ServerState* state, const Options& options)
@@ -127,7 +123,7 @@ absl::Status JobRunner::Admit(ContractWork* work, const JobRun& run) {
     if (status.ok() || GetErrorDetails(status).reason != Reason::kOverloaded) return status;
     TENON_RETURN_IF_ERROR(run.cancel->Check());
     std::unique_lock lock(mutex_);
-    if (stop_time_.has_value()) return Draining();
+    if (stop_time_.has_value()) return JobsStopped();
     changed_.wait_for(lock, kMemoryInterval);
   }
 }

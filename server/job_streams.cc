@@ -73,6 +73,8 @@ class WatchCall final : public WriteStream<v1::WatchJobResponse>, public JobList
     notes_.clear();
   }
 
+  void Stopped() override { End(JobsStopped()); }
+
   void SendProgress() {
     if (!drained()) return;
     auto progress = board_.ProgressOf(owner_, request_.name());

@@ -20,7 +20,7 @@ struct Row {
   const char* remove;
 };
 
-class JobLifeTest : public ::testing::TestWithParam<Row> {
+class JobLife : public ::testing::Test {
  protected:
   // Job "one", in the state.
   std::string Enter(v1::JobState state) {
@@ -32,14 +32,14 @@ class JobLifeTest : public ::testing::TestWithParam<Row> {
       }
       case v1::JOB_STATE_RUNNING:
       case v1::JOB_STATE_CANCELLING: {
-        gate_.CloseAt(&server.fake(), 5);
+        gate_.CloseAfter(&server.fake(), 5);
         const std::string name = Run(header);
         gate_.WaitUntilReached();
         if (state == v1::JOB_STATE_CANCELLING) server.Cancel(name);
         return name;
       }
       case v1::JOB_STATE_SUSPENDED: {
-        gate_.CloseAt(&server.fake(), 5);
+        gate_.CloseAfter(&server.fake(), 5);
         const std::string name = Run(header);
         gate_.WaitUntilReached();
         server.board().Stop();
@@ -75,6 +75,8 @@ class JobLifeTest : public ::testing::TestWithParam<Row> {
   std::unique_ptr<JobTestServer> server_ =
       std::make_unique<JobTestServer>(folder_.path(), JobServerOptions{.run = false});
 };
+
+class JobLifeTest : public JobLife, public ::testing::WithParamInterface<Row> {};
 
 TEST_P(JobLifeTest, ReadResult) {
   const std::string name = Enter(GetParam().state);
@@ -117,10 +119,10 @@ INSTANTIATE_TEST_SUITE_P(
         Row{v1::JOB_STATE_CANCELLED, kWrongState, v1::JOB_STATE_CANCELLED, "OK"}),
     [](const auto& info) { return JobStateLabel(info.param.state); });
 
-using JobWatchTest = JobLifeTest;
+using JobWatchTest = JobLife;
 
 TEST_F(JobWatchTest, EveryChangeIsTold) {
-  gate_.CloseAt(&server_->fake(), 5);
+  gate_.CloseAfter(&server_->fake(), 5);
   const std::string name = server_->Submit(SlicedJob("one", "fake")).response.job().name();
   grpc::ClientContext context;
   v1::WatchJobRequest request;
@@ -160,11 +162,26 @@ TEST_F(JobWatchTest, AnEndedJobIsToldOnceAndABadIntervalIsRefused) {
 }
 
 TEST_F(JobWatchTest, LeavingDoesNotTouchTheJob) {
-  gate_.CloseAt(&server_->fake(), 5);
+  gate_.CloseAfter(&server_->fake(), 5);
   const std::string name = Run(SlicedJob("one", "fake"));
   server_->WaitFor(name, v1::JOB_STATE_RUNNING);  // cancels the watch
   gate_.Open();
   EXPECT_EQ(server_->Wait(name).state(), v1::JOB_STATE_SUCCEEDED);
+}
+
+TEST_F(JobWatchTest, AServerThatStopsTellsItsWatchers) {
+  const std::string name = server_->Submit(SlicedJob("one", "fake")).response.job().name();
+  grpc::ClientContext contexts[2];
+  v1::WatchJobRequest request;
+  request.set_name(name);
+  const auto before = server_->stub().WatchJob(&contexts[0], request);
+  v1::WatchJobResponse frame;
+  ASSERT_TRUE(before->Read(&frame));
+  server_->board().Stop();
+  EXPECT_FALSE(before->Read(&frame));
+  EXPECT_EQ(Summary(before->Finish()), "UNAVAILABLE DRAINING");
+  EXPECT_EQ(Summary(server_->stub().WatchJob(&contexts[1], request)->Finish()),
+            "UNAVAILABLE DRAINING");
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ class JobResumeTest : public ::testing::Test {
   std::string Interrupt(const v1::SubmitContractionHeader& header, JobServerOptions options = {}) {
     JobTestServer server(folder_.path(), options);
     Gate gate;
-    gate.CloseAt(&server.fake(), 7);
+    gate.CloseAfter(&server.fake(), 7);
     const auto submitted = server.Submit(header);
     EXPECT_EQ(Summary(submitted.status), "OK");
     gate.WaitUntilReached();

@@ -190,15 +190,16 @@ v1::Job JobTestServer::Wait(const std::string& name) {
   return WaitFor(name, v1::JOB_STATE_UNSPECIFIED);
 }
 
-void Gate::CloseAt(testing::FakeProvider* fake, int64_t slice) {
-  fake->slice_value = [this, slice](int64_t block, int64_t at, int64_t element) {
-    if (at >= slice) {
-      std::unique_lock lock(mutex_);
+void Gate::CloseAfter(testing::FakeProvider* fake, size_t count) {
+  fake->slice_value = [this, count](int64_t block, int64_t slice, int64_t element) {
+    std::unique_lock lock(mutex_);
+    seen_.emplace(block, slice);
+    if (seen_.size() > count) {
       reached_ = true;
       changed_.notify_all();
       changed_.wait(lock, [this] { return open_; });
     }
-    return testing::FakeProvider::SliceValue(block, at, element);
+    return testing::FakeProvider::SliceValue(block, slice, element);
   };
 }
 

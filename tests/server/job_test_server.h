@@ -11,7 +11,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/job_board.h"
@@ -97,8 +99,8 @@ class JobTestServer {
 // Holds slices of the fake provider back until it is opened.
 class Gate {
  public:
-  // Slices from `slice` on wait.
-  void CloseAt(testing::FakeProvider* fake, int64_t slice);
+  // All slices of all blocks but the first `count` wait.
+  void CloseAfter(testing::FakeProvider* fake, size_t count);
   void Open();
   // Waits until a slice stands at the gate.
   void WaitUntilReached();
@@ -106,6 +108,7 @@ class Gate {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
+  std::set<std::pair<int64_t, int64_t>> seen_;  // block and slice
   bool open_ = false, reached_ = false;
 };
 
