@@ -199,7 +199,7 @@ absl::Status OrderedSum::CheckResumePoint(const contraction::Program& program, i
 }
 
 OrderedSum::OrderedSum(const contraction::Program& program, int64_t first, int64_t last, int window,
-                       void* memory, void* result)
+                       void* memory, void* result, Checkpoint* checkpoint)
     : program_(program),
       dtype_(static_cast<DType>(program.descriptor().dtype)),
       first_(first),
