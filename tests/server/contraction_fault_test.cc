@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <mutex>
 #include <string>
 
 #include "backends/core/error.h"

@@ -71,8 +71,8 @@ struct Outcome {
 };
 
 // Runs `request` on a fresh fake provider.
-Outcome Run(const ContractionRequest& request, int64_t blocks, Checkpoint* checkpoint,
-            ResumePoint resume, bool set_checkpoint = true) {
+Outcome RunJob(const ContractionRequest& request, int64_t blocks, Checkpoint* checkpoint,
+               ResumePoint resume, bool set_checkpoint = true) {
   FakeLane lane("fake");
   lane.fake.SetNormalizes([](int64_t block, int64_t slice) { return 40 * (slice % 5) + block; });
   Buffers buffers(blocks);
@@ -95,10 +95,10 @@ Outcome Run(const ContractionRequest& request, int64_t blocks, Checkpoint* check
 // Runs it undisturbed, with every state recorded, and from each of them.
 void ExpectEveryPointGivesTheSame(const ContractionRequest& request, int64_t blocks, int64_t first,
                                   int64_t last) {
-  const Outcome whole = Run(request, blocks, nullptr, {}, /*set_checkpoint=*/false);
+  const Outcome whole = RunJob(request, blocks, nullptr, {}, /*set_checkpoint=*/false);
   ASSERT_TRUE(whole.status.ok()) << whole.status;
   Recorder recorder;
-  const Outcome recorded = Run(request, blocks, &recorder, {});
+  const Outcome recorded = RunJob(request, blocks, &recorder, {});
   ASSERT_TRUE(recorded.status.ok()) << recorded.status;
   EXPECT_EQ(recorded.result, whole.result);
   EXPECT_EQ(recorded.exponent, whole.exponent);
@@ -106,7 +106,7 @@ void ExpectEveryPointGivesTheSame(const ContractionRequest& request, int64_t blo
   for (const ResumePoint& point : recorder.points) {
     SCOPED_TRACE(point.next_group);
     Recorder rest;
-    const Outcome resumed = Run(request, blocks, &rest, point);
+    const Outcome resumed = RunJob(request, blocks, &rest, point);
     ASSERT_TRUE(resumed.status.ok()) << resumed.status;
     EXPECT_EQ(std::memcmp(resumed.result.data(), whole.result.data(),
                           whole.result.size() * sizeof(double)),
@@ -116,7 +116,9 @@ void ExpectEveryPointGivesTheSame(const ContractionRequest& request, int64_t blo
     EXPECT_EQ(resumed.report.groups_done, last - point.next_group);
     // It tells what is new, and only that.
     ASSERT_EQ(rest.points.size(), static_cast<size_t>(last - point.next_group));
-    if (!rest.points.empty()) EXPECT_EQ(rest.points.front().next_group, point.next_group + 1);
+    if (!rest.points.empty()) {
+      EXPECT_EQ(rest.points.front().next_group, point.next_group + 1);
+    }
   }
 }
 
@@ -154,7 +156,7 @@ TEST(Checkpoint, TheOnlyGroupIsTold) {
     request.normalize = normalize;
     ExpectEveryPointGivesTheSame(request, 1, 0, 1);
     Recorder recorder;
-    const Outcome outcome = Run(request, 1, &recorder, {});
+    const Outcome outcome = RunJob(request, 1, &recorder, {});
     ASSERT_EQ(recorder.points.size(), 1u);
     ASSERT_EQ(recorder.points[0].blocks.size(), 1u);
     EXPECT_EQ(std::memcmp(recorder.points[0].blocks[0].data.data(), outcome.result.data(),
@@ -166,7 +168,7 @@ TEST(Checkpoint, TheOnlyGroupIsTold) {
 // The nodes are the binary digits of the number of groups; a complete block leaves none.
 TEST(Checkpoint, TellsTheOccupiedNodesOfTheTree) {
   Recorder recorder;
-  ASSERT_TRUE(Run(SlicedSum(2, 3), 2, &recorder, {}).status.ok());
+  ASSERT_TRUE(RunJob(SlicedSum(2, 3), 2, &recorder, {}).status.ok());
   for (int64_t group = 1; group <= 2 * kSlices; ++group) {
     const ResumePoint& point = recorder.points[static_cast<size_t>(group - 1)];
     EXPECT_EQ(point.next_group, group);
@@ -184,7 +186,7 @@ TEST(Checkpoint, ItsErrorEndsTheRun) {
   for (const int call : {1, 5, 13, 14}) {  // the 13th call is a block, the 14th its group
     Recorder recorder;
     recorder.fail_from = call;
-    const Outcome outcome = Run(SlicedSum(2, 3), 2, &recorder, {});
+    const Outcome outcome = RunJob(SlicedSum(2, 3), 2, &recorder, {});
     EXPECT_TRUE(Fails(outcome.status, Reason::kStorageFull)) << call;
     EXPECT_EQ(recorder.calls, call);  // nothing was told afterwards
   }
@@ -192,7 +194,7 @@ TEST(Checkpoint, ItsErrorEndsTheRun) {
 
 TEST(Checkpoint, AResumedRunCountsOnlyItsOwnWork) {
   Recorder recorder;
-  ASSERT_TRUE(Run(SlicedSum(1, 2), 1, &recorder, {}).status.ok());
+  ASSERT_TRUE(RunJob(SlicedSum(1, 2), 1, &recorder, {}).status.ok());
   FakeLane lane("fake");
   lane.fake.slice_value = [](int64_t block, int64_t slice, int64_t element) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(30);
@@ -226,9 +228,9 @@ TEST(Checkpoint, AResumedRunCountsOnlyItsOwnWork) {
 // What a resume point holds is the caller's: no byte more is planned or taken.
 TEST(Checkpoint, PlansNoMemory) {
   Recorder recorder;
-  const Outcome plain = Run(SlicedSum(3, 2), 3, nullptr, {}, /*set_checkpoint=*/false);
-  const Outcome recorded = Run(SlicedSum(3, 2), 3, &recorder, {});
-  const Outcome resumed = Run(SlicedSum(3, 2), 3, nullptr, recorder.points[20]);
+  const Outcome plain = RunJob(SlicedSum(3, 2), 3, nullptr, {}, /*set_checkpoint=*/false);
+  const Outcome recorded = RunJob(SlicedSum(3, 2), 3, &recorder, {});
+  const Outcome resumed = RunJob(SlicedSum(3, 2), 3, nullptr, recorder.points[20]);
   EXPECT_EQ(recorded.report.measured_peak_bytes, plain.report.measured_peak_bytes);
   EXPECT_EQ(resumed.report.measured_peak_bytes, plain.report.measured_peak_bytes);
 }
@@ -237,7 +239,7 @@ TEST(Checkpoint, PlansNoMemory) {
 class BadResumePointTest : public ::testing::Test {
  protected:
   BadResumePointTest() {
-    EXPECT_TRUE(Run(Request(), 3, &recorder_, {}).status.ok());
+    EXPECT_TRUE(RunJob(Request(), 3, &recorder_, {}).status.ok());
     point_ = recorder_.points[16];
     EXPECT_EQ(point_.next_group, 17);
     EXPECT_EQ(point_.levels.size(), 2u);  // 5 = 4 + 1
@@ -249,7 +251,7 @@ class BadResumePointTest : public ::testing::Test {
     return request;
   }
   void ExpectRefusal(bool normalize = false) {
-    const Outcome outcome = Run(Request(normalize), 3, nullptr, point_);
+    const Outcome outcome = RunJob(Request(normalize), 3, nullptr, point_);
     EXPECT_TRUE(Fails(outcome.status, Reason::kBadParameter, "resume"));
     EXPECT_EQ(outcome.group_calls, 0);
   }
@@ -355,7 +357,7 @@ TEST(Checkpoint, IsForOneSetBeforeItRuns) {
 // A lane that dies in a run with checkpoints changes nothing of what is told.
 TEST(Checkpoint, RetriesAreToldInOrder) {
   Recorder expected;
-  ASSERT_TRUE(Run(SlicedSum(1, 1), 1, &expected, {}).status.ok());
+  ASSERT_TRUE(RunJob(SlicedSum(1, 1), 1, &expected, {}).status.ok());
   FakeLane a("a"), b("b");
   a.fake.FailFrom(FakeLane::kRunGroup, 2, Error(Reason::kDeviceFault, "gone"));
   a.Make();
