@@ -37,6 +37,11 @@ ABSL_FLAG(int32_t, max_queued_requests, 64, "Requests that may wait for their tu
 ABSL_FLAG(int32_t, max_concurrent_streams, 128, "Calls at the same time on one connection.");
 ABSL_FLAG(absl::Duration, write_stall_timeout, absl::Seconds(60),
           "A client that does not read for this long is cut (SLOW_READER).");
+ABSL_FLAG(
+    std::string, exit_when, "all",
+    "Which providers must have failed, by a fault that they can't recover from, for the "
+    "server to end as after SIGTERM, but with an error: any, all or never. A server without a "
+    "usable provider is not ready in any case, and does not start.");
 ABSL_FLAG(absl::Duration, drain_delay, absl::Seconds(5),
           "After the first SIGTERM, go on accepting work for this long while saying not ready, so "
           "that balancers look elsewhere.");
@@ -192,6 +197,8 @@ absl::Status FillResources(Config* config) {
   config->max_concurrent_streams = absl::GetFlag(FLAGS_max_concurrent_streams);
   TENON_RETURN_IF_ERROR(
       CheckRange("max_concurrent_streams", config->max_concurrent_streams, 1, kMaxRequests));
+  config->exit_when = absl::GetFlag(FLAGS_exit_when);
+  TENON_RETURN_IF_ERROR(CheckChoice("exit_when", config->exit_when, {"any", "all", "never"}));
   config->providers = absl::GetFlag(FLAGS_providers);
   if (config->providers.empty()) return BadSetting("providers", "expected at least one name");
   return absl::OkStatus();

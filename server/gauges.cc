@@ -109,17 +109,27 @@ void AppendProviders(const ServerState& state, std::vector<MetricFamily>& famili
   MetricFamily states = Family("tenon_provider_state", "1 for the state a provider is in.");
   MetricFamily cold =
       Family("tenon_provider_cold_seconds", "Seconds that initialising a provider took.");
+  MetricFamily faults = Family("tenon_provider_faults_total",
+                               "Calls that a provider failed by its own fault, by what the fault "
+                               "says of its device.",
+                               MetricType::Counter);
   for (const ProviderRegistry::Entry& entry : state.providers.entries()) {
     for (ProviderCondition condition : {ProviderCondition::kAbsent, ProviderCondition::kStarting,
                                         ProviderCondition::kReady, ProviderCondition::kFailed}) {
       Add(states, ConditionOf(entry) == condition ? 1 : 0,
           {{"provider", entry.name}, {"state", std::string(ConditionName(condition))}});
     }
+    for (const plugin::Fault fault : plugin::kFaults) {
+      const int64_t count = entry.provider == nullptr ? 0 : entry.provider->health().faults(fault);
+      Add(faults, static_cast<double>(count),
+          {{"provider", entry.name}, {"kind", std::string(plugin::FaultName(fault))}});
+    }
     const double seconds = entry.provider == nullptr ? 0 : entry.provider->info().cold_seconds;
     Add(cold, seconds, {{"provider", entry.name}});
   }
   families.push_back(std::move(states));
   families.push_back(std::move(cold));
+  families.push_back(std::move(faults));
 }
 
 void AppendPlanCache(const ServerState& state, std::vector<MetricFamily>& families) {

@@ -203,11 +203,11 @@ void FillProvider(const ServerState& state, const ProviderRegistry::Entry& entry
   out->set_name(entry.name);
   const ProviderCondition condition = ConditionOf(entry);
   out->set_state(ToProto(condition));
+  if (!entry.usable() && condition != ProviderCondition::kStarting) {
+    *out->mutable_error() = ToErrorDetail(entry.absence);
+  }
   if (entry.provider == nullptr) {
     out->set_kind(entry.name.substr(0, entry.name.find(':')));
-    if (condition != ProviderCondition::kStarting) {
-      *out->mutable_error() = ToErrorDetail(entry.absence);
-    }
     return;
   }
   const tenon_provider_info& info = entry.provider->info();

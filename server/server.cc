@@ -113,10 +113,9 @@ Server::~Server() {
 absl::Status Server::Bind() {
   if (!config_.metrics.empty()) {
     TENON_ASSIGN_OR_RETURN(
-        http_, HttpServer::Start(
-                   config_.metrics,
-                   {.ready = [this] { return state_->lifecycle.phase() == ServerPhase::kReady; },
-                    .metrics = [this] { return MetricsText(*state_); }}));
+        http_,
+        HttpServer::Start(config_.metrics, {.ready = [this] { return IsReady(); },
+                                            .metrics = [this] { return MetricsText(*state_); }}));
   }
   MakeServices();
   return BuildGrpc();
@@ -225,10 +224,10 @@ absl::Status Server::BuildGrpc() {
 
 void Server::WarmUp() {
   WarmProviders(parts_.providers, CalibrationStore(config_.calibration_dir), &state_->providers,
-                [this] { UpdateHealth(); });
+                [this] { OnProviderChange(); });
   const std::vector<ProviderRegistry::Entry> entries = state_->providers.entries();
-  const bool any = std::any_of(entries.begin(), entries.end(),
-                               [](const auto& entry) { return entry.provider != nullptr; });
+  const bool any =
+      std::any_of(entries.begin(), entries.end(), [](const auto& entry) { return entry.usable(); });
   if (any) {
     StartJobs();
     state_->lifecycle.MoveTo(ServerPhase::kReady);  // refused when it is already told to stop
@@ -241,7 +240,38 @@ void Server::WarmUp() {
     warm_up_failed_ = !any;
   }
   changed_.notify_all();
-  if (!any) Shutdown();
+  if (!any) BeginDrain();
+}
+
+// A server whose providers have all failed answers, but can do no work.
+bool Server::IsReady() const {
+  if (state_->lifecycle.phase() != ServerPhase::kReady) return false;
+  const std::vector<ProviderRegistry::Entry> entries = state_->providers.entries();
+  return std::any_of(entries.begin(), entries.end(),
+                     [](const auto& entry) { return entry.usable(); });
+}
+
+void Server::OnProviderChange() {
+  UpdateHealth();
+  if (!ProvidersEndServer()) return;
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(providers_failed_, true)) return;
+  }
+  Log(LogLevel::kError, "ending because of failed providers", {{"exit_when", config_.exit_when}});
+  BeginDrain();
+}
+
+bool Server::ProvidersEndServer() const {
+  bool failed = false, left = false;
+  for (const ProviderRegistry::Entry& entry : state_->providers.entries()) {
+    const ProviderCondition condition = ConditionOf(entry);
+    failed = failed || condition == ProviderCondition::kFailed;
+    left =
+        left || condition == ProviderCondition::kReady || condition == ProviderCondition::kStarting;
+  }
+  if (config_.exit_when == "never") return false;
+  return failed && (config_.exit_when == "any" || !left);
 }
 
 void Server::SetHealth(const std::string& name, bool serving) {
@@ -254,11 +284,11 @@ void Server::SetHealth(const std::string& name, bool serving) {
 void Server::UpdateHealth() {
   std::lock_guard lock(health_mutex_);
   const ServerPhase phase = state_->lifecycle.phase();
-  const bool serving = phase == ServerPhase::kReady;
+  const bool serving = IsReady();
   // Providers get healthy one by one while the server still starts.
   for (const ProviderRegistry::Entry& entry : state_->providers.entries()) {
     SetHealth(StrCat("provider/", entry.name),
-              entry.provider != nullptr && (serving || phase == ServerPhase::kStarting));
+              entry.usable() && (serving || phase == ServerPhase::kStarting));
   }
   for (const auto& [name, service] : services_) SetHealth(name, serving);
   SetHealth("", serving);
@@ -291,6 +321,14 @@ void Server::Shutdown() {
   {
     std::lock_guard lock(mutex_);
     ++shutdown_calls_;
+  }
+  BeginDrain();
+}
+
+// Not counted as a call of Shutdown: the first signal does not hurry what a fault began.
+void Server::BeginDrain() {
+  {
+    std::lock_guard lock(mutex_);
     if (!drain_.joinable()) drain_ = std::thread([this] { Drain(); });
   }
   changed_.notify_all();
@@ -316,7 +354,7 @@ void Server::Drain() {
   const auto limit = Clock::now() + Milliseconds(config_.kill_limit);
   while (!(finished() && Idle()) && Clock::now() < limit) changed_.wait_for(lock, kPollInterval);
   const bool ended = finished() && Idle();
-  const bool clean = ended && !warm_up_failed_;
+  const bool clean = ended && !warm_up_failed_ && !providers_failed_;
   lock.unlock();
   if (!ended) LogStuck();
   state_->lifecycle.MoveTo(ServerPhase::kStopped);

@@ -28,7 +28,7 @@ namespace tenon::server {
 // Life: Start binds all ports and returns while the providers warm up (health says NOT_SERVING,
 // calls get STARTING); then it serves; Shutdown begins the way out: lame duck for drain_delay,
 // then no new work and grace_period for what is in flight, then cancellation, then kill_limit.
-// Thread-safe.
+// Failed providers can begin it, too (Config::exit_when). Thread-safe.
 class Server {
  public:
   // What tests replace or add.
@@ -64,7 +64,7 @@ class Server {
   void Shutdown();
 
   // Waits until the server has stopped. False when work did not end within kill_limit of its
-  // cancellation, or when no provider got warm.
+  // cancellation, when no provider got warm, or when Config::exit_when ended it.
   bool Wait();
 
  private:
@@ -78,6 +78,10 @@ class Server {
   void WarmUp();
   void SetHealth(const std::string& name, bool serving);  // with health_mutex_ held
   void UpdateHealth();
+  bool IsReady() const;
+  void OnProviderChange();
+  bool ProvidersEndServer() const;
+  void BeginDrain();
   void OnPhase(ServerPhase phase);
   void Drain();
   void StopGrpc();
@@ -103,6 +107,7 @@ class Server {
   ServerPhase told_phase_ = ServerPhase::kStarting;  // that health already shows
   int shutdown_calls_ = 0;
   bool warm_up_done_ = false, warm_up_failed_ = false, grpc_stopped_ = false;
+  bool providers_failed_ = false;  // as exit_when says
   bool stopped_ = false, clean_ = false;
   std::thread warm_up_, drain_, stopper_;
 };

@@ -50,13 +50,17 @@ struct Limits {
   }
 };
 
-// The providers of a server: each one warm, or with the reason why not. Thread-safe.
+// The providers of a server: each one warm, or with the reason why not. Follows the providers'
+// health: what has failed since it was entered is told as such. Thread-safe.
 class ProviderRegistry {
  public:
   struct Entry {
     std::string name;                            // "cpu", "reference", "cuda:0"
-    std::shared_ptr<plugin::Provider> provider;  // warm; null when it can't be used (yet)
-    absl::Status absence;                        // why not: STARTING while it warms up
+    std::shared_ptr<plugin::Provider> provider;  // null when it did not start (yet)
+    // Why it can't be used: STARTING while it warms up; its fault once it has failed. Else OK.
+    absl::Status absence;
+
+    bool usable() const { return provider != nullptr && absence.ok(); }
   };
 
   // Adds an entry, or replaces the one of the same name.

@@ -34,6 +34,12 @@ struct ContractionJob::Impl {
     int faults = 0;
     int64_t groups_done = 0, groups_failed = 0, groups_taken_over = 0;
 
+    // What a fault costs the lane.
+    void NoteFault(plugin::Fault fault) {
+      ++faults;
+      out = out || fault == plugin::Fault::kSticky || faults > 1;
+      paused = !out;
+    }
     std::string name() const { return std::string(plan->provider->name()); }
   };
 

@@ -58,10 +58,13 @@ absl::Status ContractionJob::Impl::RunOnSomeLane(void* result, int64_t* sum_expo
       report.moves.push_back({group, failed->name(), lane.name(), std::move(fault)});
       return absl::OkStatus();
     }
+    const plugin::Fault kind = plugin::ClassifyFault(done);
+    if (kind == plugin::Fault::kNone || lanes.size() == 1) return done;
     ++lane.groups_failed;
+    lane.NoteFault(kind);
+    first_fault.Update(done);
     failed = &lane;
-    fault = done;
-    TENON_RETURN_IF_ERROR(LaneFailed(lane, std::move(done)));
+    fault = std::move(done);
   }
   return first_fault;
 }

@@ -47,6 +47,7 @@ void ContractionJob::Impl::GroupRun::Work(int lane, int worker) {
 void ContractionJob::Impl::GroupRun::WithoutWorkers(int lane) {
   std::lock_guard lock(mutex_);
   job_.lanes[lane].out = true;
+  if (IsHopeless()) End(job_.first_fault);
 }
 
 bool ContractionJob::Impl::GroupRun::MayWork(int lane) const {
@@ -148,12 +149,11 @@ void ContractionJob::Impl::GroupRun::Fail(int lane, Task task, absl::Status erro
   Lane& on = job_.lanes[lane];
   ++on.groups_failed;
   job_.first_fault.Update(error);
-  const bool new_fault = task.faults_before == on.faults;
-  if (new_fault) ++on.faults;
-  if (fault == plugin::Fault::kSticky || on.faults > 1) {
+  // Groups that ran side by side fail together: that is one fault, unless the device is lost.
+  if (task.faults_before == on.faults) {
+    on.NoteFault(fault);
+  } else if (fault == plugin::Fault::kSticky) {
     on.out = true;
-  } else if (new_fault) {
-    on.paused = true;
   }
   task.failed_on.push_back(lane);
   task.fault = std::move(error);

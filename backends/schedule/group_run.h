@@ -31,7 +31,7 @@ namespace tenon::schedule {
 
 class ContractionJob::Impl::GroupRun {
  public:
-  // `resume` has been checked. All outlive the run.
+  // `resume` has been checked and is needed only here; all else outlives the run.
   GroupRun(Impl& job, void* sum_memory, void* result, const ProgressFn& progress,
            Checkpoint* checkpoint, const ResumePoint& resume);
 

@@ -70,6 +70,53 @@ Error BadResumePoint(const std::string& what) {
       .Field("resume");
 }
 
+bool FitsBlock(const contraction::Program& program, const std::vector<std::byte>& data,
+               int64_t exponent) {
+  const tenon_program& descriptor = program.descriptor();
+  const int64_t bytes = descriptor.block_elements * DTypeSize(static_cast<DType>(descriptor.dtype));
+  return data.size() == static_cast<size_t>(bytes) &&
+         IsPossibleExponent(descriptor.normalize != 0, exponent);
+}
+
+// The blocks of `point` are the `count` blocks from `first` on, each once.
+absl::Status CheckBlocks(const contraction::Program& program, int64_t first, int64_t count,
+                         const ResumePoint& point) {
+  if (static_cast<int64_t>(point.blocks.size()) != count) {
+    return BadResumePoint(
+        StrCat("it has ", point.blocks.size(), " complete blocks instead of ", count));
+  }
+  std::vector<bool> seen(static_cast<size_t>(count), false);
+  for (const ResumePoint::Block& block : point.blocks) {
+    const int64_t at = block.block - first;
+    if (at < 0 || at >= count || seen[static_cast<size_t>(at)]) {
+      return BadResumePoint(StrCat("block ", block.block, " is none of its blocks, or repeated"));
+    }
+    seen[static_cast<size_t>(at)] = true;
+    if (!FitsBlock(program, block.data, block.exponent)) {
+      return BadResumePoint(StrCat("block ", block.block, " has a wrong size or exponent"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The occupied nodes over `groups` groups are the binary digits of that number.
+absl::Status CheckLevels(const contraction::Program& program, int64_t groups,
+                         const ResumePoint& point) {
+  for (const ResumePoint::Level& level : point.levels) {
+    const bool is_digit =
+        level.level >= 0 && level.level < 62 && (groups & -groups) == int64_t{1} << level.level;
+    if (groups == 0 || !is_digit) {
+      return BadResumePoint(StrCat("it has no node of level ", level.level, " there"));
+    }
+    groups &= groups - 1;
+    if (!FitsBlock(program, level.data, level.exponent)) {
+      return BadResumePoint(StrCat("level ", level.level, " has a wrong size or exponent"));
+    }
+  }
+  if (groups != 0) return BadResumePoint("nodes of the tree are missing");
+  return absl::OkStatus();
+}
+
 // Levels of the tree over `groups` leaves: sums of 1, 2, 4, ... groups.
 int Levels(int64_t groups) {
   int levels = 1;
@@ -135,54 +182,24 @@ bool OrderedSum::IsNode(int64_t first, int64_t last, int64_t groups) {
 
 absl::Status OrderedSum::CheckResumePoint(const contraction::Program& program, int64_t first,
                                           int64_t last, const ResumePoint& point) {
-  const tenon_program& descriptor = program.descriptor();
-  const auto bytes = static_cast<size_t>(descriptor.block_elements *
-                                         DTypeSize(static_cast<DType>(descriptor.dtype)));
-  const bool normalizes = descriptor.normalize != 0;
-  const bool empty = point.next_group == 0 && point.levels.empty() && point.blocks.empty();
-  if (empty) return absl::OkStatus();
+  if (point.next_group == 0 && point.levels.empty() && point.blocks.empty()) {
+    return absl::OkStatus();  // the beginning of any range
+  }
   if (point.next_group < first || point.next_group > last) {
     return BadResumePoint(
         StrCat("group ", point.next_group, " is not in [", first, ", ", last, "]"));
   }
   const int64_t per_block = program.groups_per_block();
-  const int64_t first_block = first / per_block;
   const bool complete = point.next_group == last;
-  const int64_t complete_blocks =
-      complete ? BlocksOf(program, first, last) : point.next_group / per_block - first_block;
-  std::vector<bool> seen(static_cast<size_t>(complete_blocks), false);
-  for (const ResumePoint::Block& block : point.blocks) {
-    const int64_t at = block.block - first_block;
-    if (at < 0 || at >= complete_blocks || seen[static_cast<size_t>(at)]) {
-      return BadResumePoint(StrCat("block ", block.block, " is none of its blocks, or repeated"));
-    }
-    seen[static_cast<size_t>(at)] = true;
-    if (block.data.size() != bytes || !IsPossibleExponent(normalizes, block.exponent)) {
-      return BadResumePoint(StrCat("block ", block.block, " has another size or no exponent"));
-    }
-  }
-  if (static_cast<int64_t>(point.blocks.size()) != complete_blocks) {
-    return BadResumePoint(
-        StrCat("it has ", point.blocks.size(), " of ", complete_blocks, " complete blocks"));
-  }
-  // The occupied nodes are the binary digits of the number of groups in the block.
+  const int64_t blocks =
+      complete ? BlocksOf(program, first, last) : point.next_group / per_block - first / per_block;
+  TENON_RETURN_IF_ERROR(CheckBlocks(program, first / per_block, blocks, point));
   const int64_t begin = std::max(first, point.next_group / per_block * per_block);
-  int64_t left = complete ? 0 : point.next_group - begin;
-  for (const ResumePoint::Level& level : point.levels) {
-    const bool next = left != 0 && level.level >= 0 && level.level < 62 &&
-                      (left & -left) == int64_t{1} << level.level;
-    if (!next) return BadResumePoint(StrCat("no node of level ", level.level, " belongs here"));
-    left &= left - 1;
-    if (level.data.size() != bytes || !IsPossibleExponent(normalizes, level.exponent)) {
-      return BadResumePoint(StrCat("level ", level.level, " has another size or no exponent"));
-    }
-  }
-  if (left != 0) return BadResumePoint("nodes of the tree are missing");
-  return absl::OkStatus();
+  return CheckLevels(program, complete ? 0 : point.next_group - begin, point);
 }
 
 OrderedSum::OrderedSum(const contraction::Program& program, int64_t first, int64_t last, int window,
-                       void* memory, void* result)
+                       void* memory, void* result, Checkpoint* checkpoint)
     : program_(program),
       dtype_(static_cast<DType>(program.descriptor().dtype)),
       first_(first),

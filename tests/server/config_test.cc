@@ -48,6 +48,7 @@ TEST_F(ConfigTest, HasSafeDefaults) {
   EXPECT_NEAR(static_cast<double>(config->memory_budget_bytes),
               0.8 * static_cast<double>(UsableMemoryBytes()), 1e6);
   EXPECT_EQ(config->threads, UsableThreads());
+  EXPECT_EQ(config->exit_when, "all");
   EXPECT_EQ(config->drain_delay, absl::Seconds(5));
   EXPECT_EQ(config->grace_period, absl::Seconds(30));
   EXPECT_EQ(config->kill_limit, absl::Seconds(5));
@@ -140,6 +141,7 @@ TEST_F(ConfigTest, RefusesBadArgumentsNamingTheFlag) {
                {{"--grace_period=-1s"}, "grace_period"},
                {{"--grace_period=5"}, "grace_period"},
                {{"--kill_limit=inf"}, "kill_limit"},
+               {{"--exit_when=some"}, "exit_when"},
                {{"--write_stall_timeout=0"}, "write_stall_timeout"},
                {{"--data_root=/no/such/folder"}, "data_root"},
                {{"--scratch_dir=/dev/null"}, "scratch_dir"},
