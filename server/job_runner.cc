@@ -7,6 +7,7 @@
 #include "backends/core/crc32c.h"
 #include "backends/core/error.h"
 #include "backends/core/file.h"
+#include "backends/plugin/provider_health.h"
 #include "server/contraction_report.h"
 #include "server/logging.h"
 #include "server/tensor_codec.h"
@@ -19,11 +20,16 @@ constexpr std::chrono::milliseconds kTidyInterval(200);
 // How often a job looks whether its memory is free.
 constexpr std::chrono::milliseconds kMemoryInterval(50);
 
-// Whether the work itself is sound and may do better later.
-bool IsPassing(Reason reason) {
-  return reason == Reason::kDeviceFault || reason == Reason::kDeviceMemory ||
-         reason == Reason::kNoDevice || reason == Reason::kStarting ||
-         reason == Reason::kOverloaded;
+// There was no memory for the work, on the device or here.
+bool IsShortage(const absl::Status& status) {
+  return plugin::ClassifyFault(status) == plugin::Fault::kOutOfMemory ||
+         GetErrorDetails(status).reason == Reason::kOverloaded;
+}
+
+// The device is gone until somebody has seen to it and has started the server again.
+bool IsAbsence(const absl::Status& status) {
+  return plugin::ClassifyFault(status) == plugin::Fault::kSticky ||
+         GetErrorDetails(status).reason == Reason::kStarting;
 }
 
 }  // namespace
@@ -200,7 +206,7 @@ void JobRunner::SetProgress(const JobRun& run, const ContractWork& work, double 
 void JobRunner::Settle(const JobRun& run, const absl::Status& status, double run_seconds) {
   if (status.ok()) {  // it has succeeded
     std::lock_guard lock(mutex_);
-    faults_.erase(run.number);
+    shortages_.erase(run.number);
     return;
   }
   const Reason reason = GetErrorDetails(status).reason;
@@ -208,7 +214,10 @@ void JobRunner::Settle(const JobRun& run, const absl::Status& status, double run
   if (reason == Reason::kDraining) {
     return board_.Suspend(run.number, run_seconds, std::chrono::milliseconds(0));
   }
-  if (IsPassing(reason)) {
+  if (IsAbsence(status)) {
+    return board_.Suspend(run.number, run_seconds, options_.absence_delay);
+  }
+  if (IsShortage(status)) {
     if (const auto delay = NextTry(run)) return board_.Suspend(run.number, run_seconds, *delay);
   }
   board_.Fail(run.number, status);
@@ -216,13 +225,13 @@ void JobRunner::Settle(const JobRun& run, const absl::Status& status, double run
 
 std::optional<std::chrono::milliseconds> JobRunner::NextTry(const JobRun& run) {
   std::lock_guard lock(mutex_);
-  Faults& faults = faults_[run.number];
-  if (faults.next_group != run.next_group) faults = {run.next_group, 0};
-  if (faults.count == options_.max_faults) {
-    faults_.erase(run.number);
+  Shortages& shortages = shortages_[run.number];
+  if (shortages.next_group != run.next_group) shortages = {run.next_group, 0};
+  if (shortages.count == options_.max_shortages) {
+    shortages_.erase(run.number);
     return std::nullopt;
   }
-  return options_.retry_delay * (1 << faults.count++);
+  return options_.retry_delay * (1 << shortages.count++);
 }
 
 }  // namespace tenon::server

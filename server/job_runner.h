@@ -32,10 +32,12 @@ class JobRunner {
     // After Stop a job may go on for this long until a group is finished and stored; what is not
     // stored then is computed again by the next process.
     std::chrono::milliseconds stop_limit{1000};
-    // After the fault of a device a job waits this long, twice as long after each further fault;
+    // When a device has run out of memory a job waits this long, twice as long each further time;
     // it fails after so many without a finished group in between.
     std::chrono::milliseconds retry_delay{1000};
-    int max_faults = 5;
+    int max_shortages = 5;
+    // While there is no device that works, it looks again after this long, however often.
+    std::chrono::milliseconds absence_delay{30'000};
   };
 
   // state->jobs is not null.
@@ -72,11 +74,11 @@ class JobRunner {
   const Options options_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  struct Faults {
+  struct Shortages {
     int64_t next_group = 0;
     int count = 0;
   };
-  std::map<int64_t, Faults> faults_;  // by job
+  std::map<int64_t, Shortages> shortages_;  // by job
   std::optional<Clock::time_point> stop_time_;
   bool done_ = false;
   std::vector<std::thread> threads_;

@@ -183,7 +183,7 @@ TEST_F(JobResumeTest, ADamagedResultIsNotRead) {
   EXPECT_EQ(Summary(server.ReadAll(name).status), "DATA_LOSS CHECKSUM_MISMATCH");
 }
 
-TEST_F(JobResumeTest, FaultsOfADeviceSuspendAndManyOfThemFail) {
+TEST_F(JobResumeTest, WithoutMemoryAJobWaitsAndAtLastFails) {
   JobTestServer server(folder_.path());
   // Each try gets one group further than the one before.
   server.fake().FailNth(Entry::kRunGroup, 3, Error(Reason::kDeviceMemory, "full"));
@@ -197,6 +197,23 @@ TEST_F(JobResumeTest, FaultsOfADeviceSuspendAndManyOfThemFail) {
   EXPECT_EQ(failed.state(), v1::JOB_STATE_FAILED);
   EXPECT_EQ(failed.error().reason(), "DEVICE_MEMORY");
   EXPECT_GT(failed.resume_count(), 1);
+}
+
+TEST_F(JobResumeTest, AJobOutlivesItsDevice) {
+  std::string name;
+  {
+    JobTestServer server(folder_.path());
+    server.fake().FailNth(Entry::kRunGroup, 5, Error(Reason::kDeviceFault, "gone"));
+    name = server.Submit(SlicedJob("one", "fake")).response.job().name();
+    ASSERT_EQ(server.WaitFor(name, v1::JOB_STATE_SUSPENDED).state(), v1::JOB_STATE_SUSPENDED);
+    // The device does not come back in this process.
+    const auto another = server.Submit(SlicedJob("two", "fake"));
+    EXPECT_EQ(another.status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  }
+  JobTestServer server(folder_.path());
+  const v1::Job job = server.Wait(name);
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.error().message();
+  EXPECT_EQ(server.fake().groups().size(), 12u);
 }
 
 TEST_F(JobResumeTest, ADefectOfTheWorkFailsAtOnce) {
