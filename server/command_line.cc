@@ -29,6 +29,7 @@ constexpr const char* kSettings[] = {"listen",
                                      "max_queued_requests",
                                      "max_concurrent_streams",
                                      "write_stall_timeout",
+                                     "exit_when",
                                      "drain_delay",
                                      "grace_period",
                                      "kill_limit",
@@ -41,6 +42,12 @@ constexpr const char* kSettings[] = {"listen",
                                      "data_root",
                                      "scratch_dir",
                                      "scratch_budget",
+                                     "state_dir",
+                                     "state_budget",
+                                     "job_ttl",
+                                     "max_job_ttl",
+                                     "max_jobs",
+                                     "concurrent_jobs",
                                      "calibration_dir",
                                      "port_file",
                                      "log_level",
@@ -234,6 +241,9 @@ std::string ConfigJson(const Config& config, int indent) {
   // The default one is worked out anew by whoever reads this: it need not exist yet.
   if (!config.default_scratch_dir) object["scratch_dir"] = config.scratch_dir;
   object["scratch_budget"] = config.scratch_budget_bytes;
+  object["state_dir"] = config.state_dir;
+  // Without the folder there is nothing that a percentage could be of.
+  if (!config.state_dir.empty()) object["state_budget"] = config.state_budget_bytes;
   return object.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -13,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "backends/core/error.h"
 #include "server/calibration_store.h"
+#include "server/job_store.h"
 #include "server/process_stats.h"
 #include "server/scratch_space.h"
 
@@ -36,6 +37,11 @@ ABSL_FLAG(int32_t, max_queued_requests, 64, "Requests that may wait for their tu
 ABSL_FLAG(int32_t, max_concurrent_streams, 128, "Calls at the same time on one connection.");
 ABSL_FLAG(absl::Duration, write_stall_timeout, absl::Seconds(60),
           "A client that does not read for this long is cut (SLOW_READER).");
+ABSL_FLAG(
+    std::string, exit_when, "all",
+    "Which providers must have failed, by a fault that they can't recover from, for the "
+    "server to end as after SIGTERM, but with an error: any, all or never. A server without a "
+    "usable provider is not ready in any case, and does not start.");
 ABSL_FLAG(absl::Duration, drain_delay, absl::Seconds(5),
           "After the first SIGTERM, go on accepting work for this long while saying not ready, so "
           "that balancers look elsewhere.");
@@ -67,6 +73,19 @@ ABSL_FLAG(std::string, scratch_budget, "25%",
           "Temporary files of all calls together: bytes with a unit, or a percentage of what is "
           "free on the directory's file system when the server starts, which is taken as none if "
           "that lies in memory. 0: requests may have no temporary files.");
+ABSL_FLAG(
+    std::string, state_dir, "",
+    "Directory in which jobs are kept, made for this user alone when it is not there. Only one "
+    "server uses it at a time. Empty: no jobs are offered.");
+ABSL_FLAG(
+    std::string, state_budget, "50%",
+    "What jobs may take in it together: bytes with a unit, or a percentage of what is free on "
+    "its file system when the server starts.");
+ABSL_FLAG(absl::Duration, job_ttl, absl::Hours(24),
+          "Jobs are kept for this long after their end, unless they ask for another time.");
+ABSL_FLAG(absl::Duration, max_job_ttl, absl::Hours(24 * 7), "The longest that they may ask for.");
+ABSL_FLAG(int32_t, max_jobs, 1000, "Jobs that one principal may have.");
+ABSL_FLAG(int32_t, concurrent_jobs, 1, "Jobs that run at the same time.");
 ABSL_FLAG(std::string, calibration_dir, "",
           "Directory in which the times that providers measure when they start are kept for the "
           "next start, made when it is not there. Empty: tenon in the user's folder of caches. "
@@ -178,6 +197,8 @@ absl::Status FillResources(Config* config) {
   config->max_concurrent_streams = absl::GetFlag(FLAGS_max_concurrent_streams);
   TENON_RETURN_IF_ERROR(
       CheckRange("max_concurrent_streams", config->max_concurrent_streams, 1, kMaxRequests));
+  config->exit_when = absl::GetFlag(FLAGS_exit_when);
+  TENON_RETURN_IF_ERROR(CheckChoice("exit_when", config->exit_when, {"any", "all", "never"}));
   config->providers = absl::GetFlag(FLAGS_providers);
   if (config->providers.empty()) return BadSetting("providers", "expected at least one name");
   return absl::OkStatus();
@@ -193,6 +214,20 @@ absl::Status FillScratch(Config* config) {
   if (!bytes.ok()) return BadSetting("scratch_budget", std::string(bytes.status().message()));
   config->scratch_budget_bytes = *bytes;
   return absl::OkStatus();
+}
+
+absl::Status FillJobs(Config* config) {
+  TENON_ASSIGN_OR_RETURN(config->state_dir,
+                         CheckNewDirectory("state_dir", absl::GetFlag(FLAGS_state_dir)));
+  const int64_t free = config->state_dir.empty() ? 0 : FreeStateBytes(config->state_dir);
+  const absl::StatusOr<int64_t> bytes = ParseBytes(absl::GetFlag(FLAGS_state_budget), free);
+  if (!bytes.ok()) return BadSetting("state_budget", std::string(bytes.status().message()));
+  config->state_budget_bytes = *bytes;
+  constexpr int32_t kMaxJobs = 1'000'000, kMaxConcurrentJobs = 64;
+  config->max_jobs = absl::GetFlag(FLAGS_max_jobs);
+  TENON_RETURN_IF_ERROR(CheckRange("max_jobs", config->max_jobs, 1, kMaxJobs));
+  config->concurrent_jobs = absl::GetFlag(FLAGS_concurrent_jobs);
+  return CheckRange("concurrent_jobs", config->concurrent_jobs, 1, kMaxConcurrentJobs);
 }
 
 void FillCalibration(Config* config) {
@@ -217,6 +252,8 @@ absl::Status FillDurations(Config* config) {
   TENON_DURATION(max_connection_age, kNone);
   TENON_DURATION(max_connection_age_grace, kNone);
   TENON_DURATION(dataset_ttl, absl::Seconds(1));
+  TENON_DURATION(job_ttl, absl::Seconds(1));
+  TENON_DURATION(max_job_ttl, absl::Seconds(1));
 #undef TENON_DURATION
   return absl::OkStatus();
 }
@@ -267,6 +304,7 @@ absl::StatusOr<Config> ConfigFromFlags() {
                          CheckDirectory("data_root", absl::GetFlag(FLAGS_data_root)));
   FillCalibration(&config);
   TENON_RETURN_IF_ERROR(FillScratch(&config));
+  TENON_RETURN_IF_ERROR(FillJobs(&config));
   config.port_file = absl::GetFlag(FLAGS_port_file);
   config.log_level = absl::GetFlag(FLAGS_log_level);
   TENON_RETURN_IF_ERROR(

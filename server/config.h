@@ -30,6 +30,7 @@ struct Config {
   int max_queued_requests = 0;
   int max_concurrent_streams = 0;  // per connection
   absl::Duration write_stall_timeout;
+  std::string exit_when;  // failed providers that end the server: any, all, never
 
   absl::Duration drain_delay, grace_period, kill_limit;
   absl::Duration keepalive_time, keepalive_timeout, keepalive_min_client_interval;
@@ -40,6 +41,12 @@ struct Config {
   std::string scratch_dir;  // of temporary files; made at the start if it is the default one
   bool default_scratch_dir = false;
   int64_t scratch_budget_bytes = 0;  // of all temporary files together; 0: none are made
+
+  std::string state_dir;  // of the job store, made at the start; empty: no jobs
+  int64_t state_budget_bytes = 0;
+  absl::Duration job_ttl, max_job_ttl;
+  int max_jobs = 0;  // of one principal
+  int concurrent_jobs = 0;
 
   std::string calibration_dir;  // of what providers measured; empty: nothing is kept
   bool default_calibration_dir = false;

@@ -98,7 +98,7 @@ class EstimateCall final : public grpc::ServerUnaryReactor, private StoppableCal
       TENON_RETURN_IF_ERROR(cancel().Check());
       v1::ProviderEstimate* estimate = response_->add_providers();
       estimate->set_provider(entry.name);
-      if (entry.provider == nullptr) {
+      if (!entry.usable()) {
         *estimate->mutable_refusal() = ToErrorDetail(entry.absence);
         continue;
       }

@@ -7,6 +7,7 @@
 
 #include "backends/contraction/path.h"
 #include "backends/planner/search.h"
+#include "server/status.h"
 #include "server/tensor_codec.h"
 #include "server/version.h"
 
@@ -165,6 +166,8 @@ void WriteProvider(const schedule::ContractionReport::PerProvider& provider, DTy
   out->set_provider(provider.name);
   out->set_slices(run.slices);
   out->set_groups(provider.groups);
+  out->set_groups_moved_away(provider.groups_failed);
+  out->set_groups_taken_over(provider.groups_taken_over);
   out->set_flops(MultiplyAdds(run.flops, dtype));
   out->set_real_flops(run.flops);
   out->set_workers(provider.workers);
@@ -357,6 +360,13 @@ void WriteContractionReport(const ContractCall& call, const ContractionJob& job,
       report->set_bytes_moved(out->bytes_moved());
       report->set_measured_peak_bytes(work.measured_peak_bytes);
     }
+  }
+  for (const schedule::ContractionReport::Move& move : work.moves) {
+    v1::GroupMove* moved = out->add_moved_groups();
+    moved->set_group(move.group);
+    moved->set_from_provider(move.from);
+    moved->set_to_provider(move.to);
+    *moved->mutable_error() = ToErrorDetail(move.fault);
   }
   WriteChoices(call, out->mutable_provider_choices());
   out->set_server_version(Build().version);

@@ -42,9 +42,9 @@ void ContractStream::OnFrame(const v1::ContractRequest& frame) {
   if (!header_seen_) {
     header_seen_ = frame.has_header();
     status = header_seen_ ? OnHeader(received().mutable_header())
-                          : IllegalFrame(UploadState::kStart, frame);
+                          : IllegalFrame(UploadStateName(UploadState::kStart), frame);
   } else if (header_complete_) {
-    status = IllegalFrame(UploadState::kComplete, frame);
+    status = IllegalFrame(UploadStateName(UploadState::kComplete), frame);
   } else {
     status = upload_->OnFrame(frame);
     if (status.ok()) Advance();

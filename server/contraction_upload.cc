@@ -5,6 +5,7 @@
 
 #include "backends/core/error.h"
 #include "server/tensor_codec.h"
+#include "tenon/v1/job.pb.h"
 
 namespace tenon::server {
 
@@ -24,30 +25,30 @@ std::string_view UploadStateName(UploadState state) {
   return "";
 }
 
-std::string_view FrameName(const v1::ContractRequest& frame) {
-  switch (frame.frame_case()) {
-    case v1::ContractRequest::kHeader:
-      return "header";
-    case v1::ContractRequest::kChunk:
-      return "chunk";
-    case v1::ContractRequest::kOperandSet:
-      return "operand_set";
-    case v1::ContractRequest::FRAME_NOT_SET:
-      break;
-  }
-  return "";
+template <typename Frame>
+std::string_view FrameName(const Frame& frame) {
+  if (frame.has_header()) return "header";
+  if (frame.has_chunk()) return "chunk";
+  return frame.has_operand_set() ? "operand_set" : "";
 }
 
-absl::Status IllegalFrame(UploadState state, const v1::ContractRequest& frame) {
+template <typename Frame>
+absl::Status IllegalFrame(std::string_view state, const Frame& frame) {
   if (FrameName(frame).empty()) {
     return Error(Reason::kMissingField, "the frame is empty").Field("frame");
   }
-  return FrameOrderError(UploadStateName(state), FrameName(frame));
+  return FrameOrderError(state, FrameName(frame));
 }
 
+template std::string_view FrameName(const v1::ContractRequest& frame);
+template std::string_view FrameName(const v1::SubmitContractionRequest& frame);
+template absl::Status IllegalFrame(std::string_view state, const v1::ContractRequest& frame);
+template absl::Status IllegalFrame(std::string_view state,
+                                   const v1::SubmitContractionRequest& frame);
+
 absl::StatusOr<std::unique_ptr<ContractUpload>> ContractUpload::Create(
-    std::vector<OperandSource>* operands, const Limits& limits) {
-  std::unique_ptr<ContractUpload> upload(new ContractUpload(limits));
+    std::vector<OperandSource>* operands, const Limits& limits, std::string_view reading) {
+  std::unique_ptr<ContractUpload> upload(new ContractUpload(limits, reading));
   upload->fixed_.resize(operands->size());
   for (const OperandSource& source : *operands) {
     upload->stored_.push_back(source.stored != nullptr);
@@ -84,13 +85,21 @@ absl::StatusOr<std::unique_ptr<SetInputs>> ContractUpload::NewInputs() const {
   return inputs;
 }
 
-absl::Status ContractUpload::OnFrame(const v1::ContractRequest& frame) {
+template <typename Frame>
+absl::Status ContractUpload::OnFrame(const Frame& frame) {
   const bool readable = state_ == UploadState::kReading || state_ == UploadState::kBetweenSets;
   if (readable && frame.has_chunk()) return PrefixFields(OnChunk(frame.chunk()), "chunk.");
   if (readable && frame.has_operand_set()) {
     return PrefixFields(OnOperandSet(frame.operand_set()), "operand_set.");
   }
-  return IllegalFrame(state_, frame);
+  return IllegalFrame(StateName(), frame);
+}
+
+template absl::Status ContractUpload::OnFrame(const v1::ContractRequest& frame);
+template absl::Status ContractUpload::OnFrame(const v1::SubmitContractionRequest& frame);
+
+std::string_view ContractUpload::StateName() const {
+  return state_ == UploadState::kReading ? reading_ : UploadStateName(state_);
 }
 
 absl::Status ContractUpload::OnChunk(const v1::TensorChunk& chunk) {
@@ -142,11 +151,12 @@ absl::Status ContractUpload::Truncated() const {
     receiver = varying_[k] < 0 ? &fixed_[k] : &inputs_->operands[varying_[k]];
     if (!receiver->complete()) break;
   }
-  return Error(Reason::kTruncatedUpload,
-               StrCat("the stream ended in state READING: operand ", k, " of set ", set_, " has ",
-                      receiver->received_bytes(), " of ", receiver->size_bytes(), " bytes"))
+  return Error(
+             Reason::kTruncatedUpload,
+             StrCat("the stream ended in state ", reading_, ": operand ", k, " of set ", set_,
+                    " has ", receiver->received_bytes(), " of ", receiver->size_bytes(), " bytes"))
       .Field(StrCat("operands[", k, "]"))
-      .Meta("state", UploadStateName(state_))
+      .Meta("state", StateName())
       .Meta("set", set_)
       .Meta("operand", k)
       .Meta("expected_bytes", receiver->size_bytes())

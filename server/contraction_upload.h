@@ -29,24 +29,29 @@ struct SetInputs {
 enum class UploadState { kStart, kReading, kBetweenSets, kComplete, kClosed };
 std::string_view UploadStateName(UploadState state);
 
+// `Frame` is ContractRequest or SubmitContractionRequest, here and below.
 // "header", "chunk", "operand_set", or "" for an empty frame.
-std::string_view FrameName(const v1::ContractRequest& frame);
-// FRAME_ORDER, or MISSING_FIELD for an empty frame.
-absl::Status IllegalFrame(UploadState state, const v1::ContractRequest& frame);
+template <typename Frame>
+std::string_view FrameName(const Frame& frame);
+// FRAME_ORDER, or MISSING_FIELD for an empty frame. `state` is the name of the table.
+template <typename Frame>
+absl::Status IllegalFrame(std::string_view state, const Frame& frame);
 
 // Checks the frames after the header and copies their bytes into buffers that are taken once. Used
 // by one thread at a time. After an error nothing more may be given to it.
 class ContractUpload {
  public:
   // Takes the memory of the operands that do not come from the store and of one set of varying
-  // ones; moves the inline bytes out of `operands`. `limits` outlives it. Errors as
-  // Tensor::Allocate.
+  // ones; moves the inline bytes out of `operands`. `limits` outlives it. In errors the state
+  // kReading has the name `reading`, a literal. Errors as Tensor::Allocate.
   static absl::StatusOr<std::unique_ptr<ContractUpload>> Create(
-      std::vector<OperandSource>* operands, const Limits& limits);
+      std::vector<OperandSource>* operands, const Limits& limits,
+      std::string_view reading = UploadStateName(UploadState::kReading));
 
   UploadState state() const { return state_; }
   // Errors' fields start with the frame's name.
-  absl::Status OnFrame(const v1::ContractRequest& frame);
+  template <typename Frame>
+  absl::Status OnFrame(const Frame& frame);
   // TRUNCATED_UPLOAD where the stream may not end yet; else the state is kClosed.
   absl::Status OnHalfClose();
 
@@ -64,7 +69,8 @@ class ContractUpload {
   int64_t received_bytes() const { return received_bytes_; }
 
  private:
-  explicit ContractUpload(const Limits& limits) : limits_(limits) {}
+  ContractUpload(const Limits& limits, std::string_view reading)
+      : limits_(limits), reading_(reading) {}
 
   absl::Status OnChunk(const v1::TensorChunk& chunk);
   absl::Status OnOperandSet(const v1::OperandSet& frame);
@@ -76,8 +82,10 @@ class ContractUpload {
   void Received(size_t operand, const TensorReceiver& receiver, int64_t bytes);
   void CompleteSetIfReady();
   absl::Status Truncated() const;
+  std::string_view StateName() const;
 
   const Limits& limits_;
+  const std::string_view reading_;
   UploadState state_ = UploadState::kReading;
   int64_t set_ = 0;
   std::vector<bool> stored_;  // per operand

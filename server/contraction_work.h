@@ -53,6 +53,7 @@ class ContractWork {
 
   const ContractCall& call() const { return call_; }
   const schedule::ContractionJob& job() const { return *job_; }
+  schedule::ContractionJob& job() { return *job_; }
   // Made by Plan.
   const v1::PlanSummary& plan_summary() const { return plan_summary_; }
   int64_t staging_bytes() const { return staging_bytes_; }

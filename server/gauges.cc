@@ -10,6 +10,7 @@
 
 #include "backends/core/block_pool.h"
 #include "server/content_store.h"
+#include "server/job_board.h"
 #include "server/process_stats.h"
 #include "server/provider_setup.h"
 #include "server/scratch_space.h"
@@ -91,21 +92,44 @@ void AppendServer(const ServerState& state, std::vector<MetricFamily>& families)
       Single("tenon_requests_running", "Requests that compute.", state.executor.running()));
 }
 
+void AppendJobs(const ServerState& state, std::vector<MetricFamily>& families) {
+  const JobBoard::Counts counts = state.jobs == nullptr ? JobBoard::Counts() : state.jobs->counts();
+  MetricFamily jobs = Family("tenon_jobs", "Jobs that are kept, by where they stand.");
+  for (size_t i = 0; i < counts.by_state.size(); ++i) {
+    Add(jobs, static_cast<double>(counts.by_state[i]), {{"state", JobStateLabel(kJobStates[i])}});
+  }
+  families.push_back(std::move(jobs));
+  families.push_back(Single("tenon_job_store_bytes", "Data of jobs in the job store.",
+                            static_cast<double>(counts.store_bytes)));
+  families.push_back(Single("tenon_jobs_resumed_total", "Times that an interrupted job went on.",
+                            static_cast<double>(counts.resumed), MetricType::Counter));
+}
+
 void AppendProviders(const ServerState& state, std::vector<MetricFamily>& families) {
   MetricFamily states = Family("tenon_provider_state", "1 for the state a provider is in.");
   MetricFamily cold =
       Family("tenon_provider_cold_seconds", "Seconds that initialising a provider took.");
+  MetricFamily faults = Family("tenon_provider_faults_total",
+                               "Calls that a provider failed by its own fault, by what the fault "
+                               "says of its device.",
+                               MetricType::Counter);
   for (const ProviderRegistry::Entry& entry : state.providers.entries()) {
     for (ProviderCondition condition : {ProviderCondition::kAbsent, ProviderCondition::kStarting,
                                         ProviderCondition::kReady, ProviderCondition::kFailed}) {
       Add(states, ConditionOf(entry) == condition ? 1 : 0,
           {{"provider", entry.name}, {"state", std::string(ConditionName(condition))}});
     }
+    for (const plugin::Fault fault : plugin::kFaults) {
+      const int64_t count = entry.provider == nullptr ? 0 : entry.provider->health().faults(fault);
+      Add(faults, static_cast<double>(count),
+          {{"provider", entry.name}, {"kind", std::string(plugin::FaultName(fault))}});
+    }
     const double seconds = entry.provider == nullptr ? 0 : entry.provider->info().cold_seconds;
     Add(cold, seconds, {{"provider", entry.name}});
   }
   families.push_back(std::move(states));
   families.push_back(std::move(cold));
+  families.push_back(std::move(faults));
 }
 
 void AppendPlanCache(const ServerState& state, std::vector<MetricFamily>& families) {
@@ -142,6 +166,7 @@ std::string MetricsText(ServerState& state) {
   std::vector<MetricFamily> families = state.metrics.registry().Collect();
   AppendServer(state, families);
   AppendProviders(state, families);
+  AppendJobs(state, families);
   AppendPlanCache(state, families);
   AppendProcess(state, families);
   return prometheus::TextSerializer().Serialize(families);

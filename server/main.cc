@@ -20,7 +20,7 @@
 namespace tenon::server {
 namespace {
 
-constexpr int kExitStuck = 1;  // work did not end, or no provider is usable
+constexpr int kExitStuck = 1;  // work did not end, no provider is usable, or as --exit_when says
 constexpr int kExitUsage = 2;  // a setting is wrong, or an address can't be listened on
 
 int Refuse(const absl::Status& status) {

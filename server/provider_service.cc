@@ -9,6 +9,7 @@
 #include "backends/cpu/host_provider.h"
 #include "google/protobuf/util/time_util.h"
 #include "server/content_store.h"
+#include "server/job_board.h"
 #include "server/process_stats.h"
 #include "server/provider_setup.h"
 #include "server/scratch_space.h"
@@ -88,6 +89,10 @@ void FillLimits(const ServerState& state, v1::ServerLimits* out) {
   if (state.scratch != nullptr) {
     out->set_scratch_budget_bytes(state.scratch->budget().limit_bytes());
   }
+  if (state.jobs != nullptr) {
+    const int64_t most = std::min<int64_t>(state.jobs->settings().max_jobs_per_owner, INT32_MAX);
+    out->set_max_jobs(static_cast<int32_t>(most));
+  }
   out->set_default_ttl_seconds(static_cast<double>(state.settings.dataset_ttl.count()));
   out->set_slow_reader_seconds(std::chrono::duration<double>(state.write_stall_limit).count());
 }
@@ -106,7 +111,8 @@ void FillFeatures(const ServerState& state, v1::GetServerInfoResponse* out) {
   add("measurement", true, "");
   add("datasets", true, "");
   add("server_files", files, files ? "" : "no --data_root is configured");
-  add("jobs", false, "JobService is not implemented");
+  const bool jobs = state.jobs != nullptr;
+  add("jobs", jobs, jobs ? "" : "no --state_dir is configured");
   add("administration", false, "AdminService is not implemented");
   const bool scratch = state.scratch != nullptr;
   add("temporary_files", scratch, scratch ? "" : "--scratch_budget is 0");
@@ -197,11 +203,11 @@ void FillProvider(const ServerState& state, const ProviderRegistry::Entry& entry
   out->set_name(entry.name);
   const ProviderCondition condition = ConditionOf(entry);
   out->set_state(ToProto(condition));
+  if (!entry.usable() && condition != ProviderCondition::kStarting) {
+    *out->mutable_error() = ToErrorDetail(entry.absence);
+  }
   if (entry.provider == nullptr) {
     out->set_kind(entry.name.substr(0, entry.name.find(':')));
-    if (condition != ProviderCondition::kStarting) {
-      *out->mutable_error() = ToErrorDetail(entry.absence);
-    }
     return;
   }
   const tenon_provider_info& info = entry.provider->info();
@@ -323,6 +329,7 @@ class ProviderService final : public v1::ProviderService::CallbackService {
     cache->set_evictions(plans.evictions);
     cache->set_entries(plans.entries);
     cache->set_size_bytes(plans.bytes);
+    if (state_->jobs != nullptr) WriteJobs(state_->jobs->counts(), response->mutable_jobs());
     const ProcessStats process = ReadProcessStats();
     v1::MemoryStatistics* memory = response->mutable_memory();
     memory->set_budget_bytes(state_->budget.limit_bytes());
@@ -335,6 +342,22 @@ class ProviderService final : public v1::ProviderService::CallbackService {
     }
     memory->set_resident_bytes(process.resident_bytes);
     memory->set_peak_resident_bytes(process.peak_resident_bytes);
+  }
+
+  static void WriteJobs(const JobBoard::Counts& counts, v1::JobStatistics* out) {
+    for (size_t i = 0; i < counts.by_state.size(); ++i) {
+      const int64_t count = counts.by_state[i];
+      const v1::JobState state = kJobStates[i];
+      if (HasEnded(state)) {
+        out->set_ended(out->ended() + count);
+      } else if (MayMove(state, v1::JOB_STATE_RUNNING)) {
+        out->set_waiting(out->waiting() + count);
+      } else {
+        out->set_running(out->running() + count);
+      }
+    }
+    out->set_resumed(counts.resumed);
+    out->set_store_bytes(counts.store_bytes);
   }
 
   ServerState* const state_;

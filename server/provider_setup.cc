@@ -49,8 +49,18 @@ absl::StatusOr<std::shared_ptr<plugin::Provider>> StartProvider(const ProviderSo
   return provider;
 }
 
+// From now on, a fault that the provider can't recover from is logged and told.
+void WatchHealth(plugin::Provider* provider, const std::string& name,
+                 const std::function<void()>& changed) {
+  provider->health().OnFailure([provider, name, changed] {
+    Log(LogLevel::kError, "provider failed",
+        {{"provider", name}, {"message", std::string(provider->health().Check().message())}});
+    changed();
+  });
+}
+
 void WarmOne(const ProviderSource& source, const CalibrationStore& calibrations,
-             ProviderRegistry* registry) {
+             ProviderRegistry* registry, const std::function<void()>& changed) {
   ProviderRegistry::Entry entry{source.name, nullptr, absl::OkStatus()};
   absl::StatusOr<std::shared_ptr<plugin::Provider>> provider = StartProvider(source);
   if (provider.ok()) {
@@ -70,7 +80,10 @@ void WarmOne(const ProviderSource& source, const CalibrationStore& calibrations,
     Log(LogLevel::kError, "provider failed",
         {{"provider", source.name}, {"message", std::string(provider.status().message())}});
   }
+  const std::shared_ptr<plugin::Provider> started = entry.provider;
   registry->Set(std::move(entry));
+  changed();
+  if (started != nullptr) WatchHealth(started.get(), source.name, changed);
 }
 
 }  // namespace
@@ -117,15 +130,15 @@ void WarmProviders(const std::vector<ProviderSource>& sources, const Calibration
     const ProviderSource* source = FindSource(sources, entry.name);
     if (source == nullptr) continue;
     threads.emplace_back([source, registry, &calibrations, &changed] {
-      WarmOne(*source, calibrations, registry);
-      changed();
+      WarmOne(*source, calibrations, registry, changed);
     });
   }
   for (std::thread& thread : threads) thread.join();
 }
 
 ProviderCondition ConditionOf(const ProviderRegistry::Entry& entry) {
-  if (entry.provider != nullptr) return ProviderCondition::kReady;
+  if (entry.usable()) return ProviderCondition::kReady;
+  if (entry.provider != nullptr) return ProviderCondition::kFailed;
   switch (GetErrorDetails(entry.absence).reason) {
     case Reason::kStarting:
       return ProviderCondition::kStarting;

@@ -33,7 +33,8 @@ absl::Status DeclareProviders(const std::vector<std::string>& names,
 
 // Creates, warms and calibrates all declared providers side by side and returns when all are warm
 // or have failed; the registry then tells which. `calibrations` keeps what they measure. Calls
-// `changed` after each, from the thread that warmed it.
+// `changed` after each, from the thread that warmed it, and when one fails later, from the thread
+// that saw it: a copy of `changed` stays with the provider and must not block.
 void WarmProviders(const std::vector<ProviderSource>& sources, const CalibrationStore& calibrations,
                    ProviderRegistry* registry, const std::function<void()>& changed);
 

@@ -16,6 +16,7 @@
 #include "server/contraction_service.h"
 #include "server/dataset_service.h"
 #include "server/gauges.h"
+#include "server/job_board.h"
 #include "server/job_service.h"
 #include "server/logging.h"
 #include "server/measurement_service.h"
@@ -70,6 +71,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Config& config, Part
       server->state_->scratch = *std::move(scratch);
     }
   }
+  TENON_RETURN_IF_ERROR(server->OpenJobs());
   TENON_RETURN_IF_ERROR(server->Bind());
   server->state_->lifecycle.AddListener(
       [self = server.get()](ServerPhase phase) { self->OnPhase(phase); });
@@ -111,13 +113,38 @@ Server::~Server() {
 absl::Status Server::Bind() {
   if (!config_.metrics.empty()) {
     TENON_ASSIGN_OR_RETURN(
-        http_, HttpServer::Start(
-                   config_.metrics,
-                   {.ready = [this] { return state_->lifecycle.phase() == ServerPhase::kReady; },
-                    .metrics = [this] { return MetricsText(*state_); }}));
+        http_,
+        HttpServer::Start(config_.metrics, {.ready = [this] { return IsReady(); },
+                                            .metrics = [this] { return MetricsText(*state_); }}));
   }
   MakeServices();
   return BuildGrpc();
+}
+
+absl::Status Server::OpenJobs() {
+  if (config_.state_dir.empty()) return absl::OkStatus();
+  // What is planned for jobs stays under the budget; this bounds what the plan does not see.
+  constexpr int64_t kSlackBytes = int64_t{64} << 20, kSlackDivisor = 16;
+  JobStore::Options options;
+  options.max_bytes =
+      config_.state_budget_bytes + config_.state_budget_bytes / kSlackDivisor + kSlackBytes;
+  TENON_ASSIGN_OR_RETURN(auto store, JobStore::Open(config_.state_dir, options));
+  JobBoard::Settings settings;
+  settings.default_ttl = absl::ToChronoSeconds(config_.job_ttl);
+  settings.max_ttl = absl::ToChronoSeconds(config_.max_job_ttl);
+  settings.max_jobs_per_owner = config_.max_jobs;
+  settings.budget_bytes = config_.state_budget_bytes;
+  TENON_ASSIGN_OR_RETURN(state_->jobs, JobBoard::Open(std::move(store), settings));
+  return absl::OkStatus();
+}
+
+// Once the providers are warm, unless the server is on its way out already.
+void Server::StartJobs() {
+  std::lock_guard lock(mutex_);
+  if (state_->jobs == nullptr || state_->lifecycle.phase() != ServerPhase::kStarting) return;
+  JobRunner::Options options;
+  options.threads = config_.concurrent_jobs;
+  jobs_ = std::make_unique<JobRunner>(state_.get(), options);
 }
 
 void Server::MakeServices() {
@@ -197,11 +224,12 @@ absl::Status Server::BuildGrpc() {
 
 void Server::WarmUp() {
   WarmProviders(parts_.providers, CalibrationStore(config_.calibration_dir), &state_->providers,
-                [this] { UpdateHealth(); });
+                [this] { OnProviderChange(); });
   const std::vector<ProviderRegistry::Entry> entries = state_->providers.entries();
-  const bool any = std::any_of(entries.begin(), entries.end(),
-                               [](const auto& entry) { return entry.provider != nullptr; });
+  const bool any =
+      std::any_of(entries.begin(), entries.end(), [](const auto& entry) { return entry.usable(); });
   if (any) {
+    StartJobs();
     state_->lifecycle.MoveTo(ServerPhase::kReady);  // refused when it is already told to stop
   } else {
     Log(LogLevel::kError, "no provider is usable");
@@ -212,7 +240,38 @@ void Server::WarmUp() {
     warm_up_failed_ = !any;
   }
   changed_.notify_all();
-  if (!any) Shutdown();
+  if (!any) BeginDrain();
+}
+
+// A server whose providers have all failed answers, but can do no work.
+bool Server::IsReady() const {
+  if (state_->lifecycle.phase() != ServerPhase::kReady) return false;
+  const std::vector<ProviderRegistry::Entry> entries = state_->providers.entries();
+  return std::any_of(entries.begin(), entries.end(),
+                     [](const auto& entry) { return entry.usable(); });
+}
+
+void Server::OnProviderChange() {
+  UpdateHealth();
+  if (!ProvidersEndServer()) return;
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(providers_failed_, true)) return;
+  }
+  Log(LogLevel::kError, "ending because of failed providers", {{"exit_when", config_.exit_when}});
+  BeginDrain();
+}
+
+bool Server::ProvidersEndServer() const {
+  bool failed = false, left = false;
+  for (const ProviderRegistry::Entry& entry : state_->providers.entries()) {
+    const ProviderCondition condition = ConditionOf(entry);
+    failed = failed || condition == ProviderCondition::kFailed;
+    left =
+        left || condition == ProviderCondition::kReady || condition == ProviderCondition::kStarting;
+  }
+  if (config_.exit_when == "never") return false;
+  return failed && (config_.exit_when == "any" || !left);
 }
 
 void Server::SetHealth(const std::string& name, bool serving) {
@@ -225,11 +284,11 @@ void Server::SetHealth(const std::string& name, bool serving) {
 void Server::UpdateHealth() {
   std::lock_guard lock(health_mutex_);
   const ServerPhase phase = state_->lifecycle.phase();
-  const bool serving = phase == ServerPhase::kReady;
+  const bool serving = IsReady();
   // Providers get healthy one by one while the server still starts.
   for (const ProviderRegistry::Entry& entry : state_->providers.entries()) {
     SetHealth(StrCat("provider/", entry.name),
-              entry.provider != nullptr && (serving || phase == ServerPhase::kStarting));
+              entry.usable() && (serving || phase == ServerPhase::kStarting));
   }
   for (const auto& [name, service] : services_) SetHealth(name, serving);
   SetHealth("", serving);
@@ -247,6 +306,7 @@ void Server::OnPhase(ServerPhase phase) {
   {
     std::lock_guard lock(mutex_);
     told_phase_ = phase;
+    if (phase == ServerPhase::kDraining && jobs_ != nullptr) jobs_->Stop();
   }
   changed_.notify_all();
 }
@@ -261,6 +321,14 @@ void Server::Shutdown() {
   {
     std::lock_guard lock(mutex_);
     ++shutdown_calls_;
+  }
+  BeginDrain();
+}
+
+// Not counted as a call of Shutdown: the first signal does not hurry what a fault began.
+void Server::BeginDrain() {
+  {
+    std::lock_guard lock(mutex_);
     if (!drain_.joinable()) drain_ = std::thread([this] { Drain(); });
   }
   changed_.notify_all();
@@ -286,7 +354,7 @@ void Server::Drain() {
   const auto limit = Clock::now() + Milliseconds(config_.kill_limit);
   while (!(finished() && Idle()) && Clock::now() < limit) changed_.wait_for(lock, kPollInterval);
   const bool ended = finished() && Idle();
-  const bool clean = ended && !warm_up_failed_;
+  const bool clean = ended && !warm_up_failed_ && !providers_failed_;
   lock.unlock();
   if (!ended) LogStuck();
   state_->lifecycle.MoveTo(ServerPhase::kStopped);
@@ -342,7 +410,7 @@ void Server::EndStreams() {
 
 bool Server::Idle() const {
   return state_->metrics.in_flight() == 0 && state_->executor.queued() == 0 &&
-         state_->executor.running() == 0;
+         state_->executor.running() == 0 && (jobs_ == nullptr || jobs_->idle());
 }
 
 void Server::LogStuck() const {

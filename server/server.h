@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "server/config.h"
 #include "server/http_server.h"
+#include "server/job_runner.h"
 #include "server/provider_setup.h"
 #include "server/state.h"
 #include "server/warm_memory.h"
@@ -27,7 +28,7 @@ namespace tenon::server {
 // Life: Start binds all ports and returns while the providers warm up (health says NOT_SERVING,
 // calls get STARTING); then it serves; Shutdown begins the way out: lame duck for drain_delay,
 // then no new work and grace_period for what is in flight, then cancellation, then kill_limit.
-// Thread-safe.
+// Failed providers can begin it, too (Config::exit_when). Thread-safe.
 class Server {
  public:
   // What tests replace or add.
@@ -63,23 +64,29 @@ class Server {
   void Shutdown();
 
   // Waits until the server has stopped. False when work did not end within kill_limit of its
-  // cancellation, or when no provider got warm.
+  // cancellation, when no provider got warm, or when Config::exit_when ended it.
   bool Wait();
 
  private:
   Server(const Config& config, Parts parts);
   absl::Status Bind();
+  absl::Status OpenJobs();
+  void StartJobs();
   void MakeServices();
   void Configure(grpc::ServerBuilder* builder);
   absl::Status BuildGrpc();
   void WarmUp();
   void SetHealth(const std::string& name, bool serving);  // with health_mutex_ held
   void UpdateHealth();
+  bool IsReady() const;
+  void OnProviderChange();
+  bool ProvidersEndServer() const;
+  void BeginDrain();
   void OnPhase(ServerPhase phase);
   void Drain();
   void StopGrpc();
   void EndStreams();
-  bool Idle() const;
+  bool Idle() const;  // with mutex_ held
   void LogStuck() const;
 
   const Config config_;
@@ -88,6 +95,7 @@ class Server {
   std::vector<std::string> addresses_;
   std::unique_ptr<WarmMemory> warm_memory_;  // outlives what gives blocks back
   std::unique_ptr<ServerState> state_;
+  std::unique_ptr<JobRunner> jobs_;  // guarded by mutex_; null without jobs, and until they run
   std::vector<std::pair<std::string, std::unique_ptr<grpc::Service>>> services_;  // by full name
   std::unique_ptr<grpc::Server> grpc_;
   std::unique_ptr<HttpServer> http_;
@@ -99,6 +107,7 @@ class Server {
   ServerPhase told_phase_ = ServerPhase::kStarting;  // that health already shows
   int shutdown_calls_ = 0;
   bool warm_up_done_ = false, warm_up_failed_ = false, grpc_stopped_ = false;
+  bool providers_failed_ = false;  // as exit_when says
   bool stopped_ = false, clean_ = false;
   std::thread warm_up_, drain_, stopper_;
 };

@@ -15,6 +15,12 @@ std::string ResolvedName(const std::string& name) {
   return name.empty() || name == "auto" ? kDefaultProvider : name;
 }
 
+// `entry` as it stands now.
+ProviderRegistry::Entry Current(ProviderRegistry::Entry entry) {
+  if (entry.usable()) entry.absence = entry.provider->health().Check();
+  return entry;
+}
+
 }  // namespace
 
 void ProviderRegistry::Set(Entry entry) {
@@ -30,7 +36,10 @@ void ProviderRegistry::Set(Entry entry) {
 
 std::vector<ProviderRegistry::Entry> ProviderRegistry::entries() const {
   std::lock_guard lock(mutex_);
-  return entries_;
+  std::vector<Entry> current;
+  current.reserve(entries_.size());
+  for (const Entry& entry : entries_) current.push_back(Current(entry));
+  return current;
 }
 
 absl::StatusOr<std::shared_ptr<plugin::Provider>> ProviderRegistry::Find(
@@ -44,8 +53,9 @@ absl::StatusOr<std::shared_ptr<plugin::Provider>> ProviderRegistry::Find(
         known.push_back(entry.name);
         continue;
       }
-      if (entry.provider != nullptr) return entry.provider;
-      return entry.absence;
+      const Entry current = Current(entry);
+      if (current.usable()) return current.provider;
+      return current.absence;
     }
   }
   const std::string names = absl::StrJoin(known, ", ");

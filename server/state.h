@@ -26,6 +26,7 @@
 namespace tenon::server {
 
 class ContentStore;  // server/content_store.h
+class JobBoard;      // server/job_board.h
 class ScratchSpace;  // server/scratch_space.h
 
 // Limits on what a message or a request may hold; told by GetServerInfo.
@@ -49,13 +50,17 @@ struct Limits {
   }
 };
 
-// The providers of a server: each one warm, or with the reason why not. Thread-safe.
+// The providers of a server: each one warm, or with the reason why not. Follows the providers'
+// health: what has failed since it was entered is told as such. Thread-safe.
 class ProviderRegistry {
  public:
   struct Entry {
     std::string name;                            // "cpu", "reference", "cuda:0"
-    std::shared_ptr<plugin::Provider> provider;  // warm; null when it can't be used (yet)
-    absl::Status absence;                        // why not: STARTING while it warms up
+    std::shared_ptr<plugin::Provider> provider;  // null when it did not start (yet)
+    // Why it can't be used: STARTING while it warms up; its fault once it has failed. Else OK.
+    absl::Status absence;
+
+    bool usable() const { return provider != nullptr && absence.ok(); }
   };
 
   // Adds an entry, or replaces the one of the same name.
@@ -108,6 +113,7 @@ struct ServerState {
   WriteWatchdog watchdog;
   std::shared_ptr<ContentStore> store;    // data sets and tensors by content
   std::shared_ptr<ScratchSpace> scratch;  // null: no temporary files
+  std::shared_ptr<JobBoard> jobs;         // null: jobs are not offered
   // Last: their tasks use all of the above. What looks through folders has a thread of its own,
   // since it waits for disks; its tasks go on in the executor.
   Executor executor;

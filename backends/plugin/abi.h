@@ -13,6 +13,20 @@
  * with the same code, a reason (an upper-case name of backends/core/error.h) and a text. A call
  * that failed leaves its outputs untouched. A provider never throws across the interface.
  *
+ * Faults. What the reason of a failed call says of the device decides what the host does next:
+ *   DEVICE_FAULT, NO_DEVICE   sticky: the device is lost for this process (a fault that poisons the
+ *                             context, a device that fell off the bus). The host marks the provider
+ *                             failed and asks it for nothing again but to give back what it holds.
+ *   DEVICE_MEMORY             the device has no room now. The work may be done by another provider
+ *                             that the request names, or be tried again later.
+ *   INTERNAL, and DATA_LOSS   transient: this call failed, another may succeed (a time-out of the
+ *                             driver that leaves the context alive, a corrected memory error).
+ *   all others                say nothing of the device: the request ends with them.
+ * A call that gives no reason gets one by its code: UNAVAILABLE reads as DEVICE_FAULT and
+ * RESOURCE_EXHAUSTED as DEVICE_MEMORY, so that a refused allocation of the host's should name its
+ * reason, EXCEEDS_MEMORY_BUDGET; codes without a meaning here read as INTERNAL. The same group of
+ * slices may be run again by another provider: a call that failed leaves nothing behind.
+ *
  * Memory. A provider takes all request-sized memory from the host's allocator and gives it back;
  * the host counts it and refuses (returns NULL) when the request's plan is exceeded. A refused
  * allocation must fail the call with RESOURCE_EXHAUSTED, never crash.

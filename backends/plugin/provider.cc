@@ -166,6 +166,15 @@ bool HasBit(uint32_t bits, int32_t position) {
   return position >= 0 && position < 32 && (bits >> position & 1u) != 0;
 }
 
+// A call that reaches the device: `call` gets the status to fill and returns the code.
+template <typename Call>
+absl::Status CallDevice(ProviderHealth& health, const Call& call) {
+  TENON_RETURN_IF_ERROR(health.Check());
+  tenon_status status = EmptyStatus();
+  const int32_t code = call(&status);
+  return code == 0 ? absl::OkStatus() : health.Observe(FromAbiStatus(code, status));
+}
+
 absl::Status CheckOperandCount(size_t count, int32_t expected) {
   if (count == static_cast<size_t>(expected)) return absl::OkStatus();
   return Error(Reason::kBadParameter,
@@ -248,6 +257,8 @@ absl::StatusOr<std::shared_ptr<Provider>> Provider::Create(const tenon_provider_
   if (handle == nullptr) return BrokenPromise("create", "gave no provider");
   provider->provider_ = handle;
   TENON_ASSIGN_OR_RETURN(provider->info_, Describe(*api, provider->provider_));
+  provider->health_.SetName(provider->info_.name);
+  provider->gate_ = std::make_unique<WorkerGate>(provider->info_.max_workers);
   return provider;
 }
 
@@ -273,9 +284,9 @@ absl::Status Provider::Calibrate(const tenon_calibration* known) {
   }
   auto calibration = std::make_shared<tenon_calibration>();
   calibration->struct_size = sizeof(tenon_calibration);
-  tenon_status status = EmptyStatus();
-  TENON_RETURN_IF_ERROR(
-      FromAbiStatus(api_->calibrate(provider_, known, calibration.get(), &status), status));
+  TENON_RETURN_IF_ERROR(CallDevice(health_, [&](tenon_status* status) {
+    return api_->calibrate(provider_, known, calibration.get(), status);
+  }));
   if (!IsPossible(*calibration)) return BrokenPromise("calibrate", "tells impossible times");
   calibration_ = std::move(calibration);
   return absl::OkStatus();
@@ -290,13 +301,14 @@ absl::StatusOr<std::unique_ptr<Compiled>> Provider::Compile(const tenon_program&
         .Meta("provider", name());
   }
   tenon_compiled* handle = nullptr;
-  tenon_status status = EmptyStatus();
-  TENON_RETURN_IF_ERROR(
-      FromAbiStatus(api_->compile(provider_, &program, &options, &handle, &status), status));
+  TENON_RETURN_IF_ERROR(CallDevice(health_, [&](tenon_status* status) {
+    return api_->compile(provider_, &program, &options, &handle, status);
+  }));
   if (handle == nullptr) return BrokenPromise("compile", "gave no compiled program");
-  std::unique_ptr<Compiled> compiled(new Compiled(api_, handle, &program));
+  std::unique_ptr<Compiled> compiled(new Compiled(api_, &health_, handle, &program));
   tenon_compiled_info& info = compiled->info_;
   info.struct_size = sizeof(info);
+  tenon_status status = EmptyStatus();
   TENON_RETURN_IF_ERROR(FromAbiStatus(api_->compiled_info(handle, &info, &status), status));
   if (info.n_steps != program.n_steps) {
     return BrokenPromise("compiled_info", StrCat("reports ", info.n_steps,
@@ -314,9 +326,9 @@ absl::StatusOr<std::unique_ptr<Compiled>> Provider::Compile(const tenon_program&
 absl::StatusOr<int64_t> Provider::WorkingMemory(const tenon_resource_request& request,
                                                 int64_t available_bytes) {
   int64_t bytes = 0;
-  tenon_status status = EmptyStatus();
-  TENON_RETURN_IF_ERROR(FromAbiStatus(
-      api_->working_memory(provider_, &request, available_bytes, &bytes, &status), status));
+  TENON_RETURN_IF_ERROR(CallDevice(health_, [&](tenon_status* status) {
+    return api_->working_memory(provider_, &request, available_bytes, &bytes, status);
+  }));
   if (bytes < 0) return BrokenPromise("working_memory", "wants a negative number of bytes");
   return bytes;
 }
@@ -325,9 +337,9 @@ absl::StatusOr<tenon_resource_statistics> Provider::BuildResources(
     const tenon_resource_request& request) {
   tenon_resource_statistics statistics{};
   statistics.struct_size = sizeof(statistics);
-  tenon_status status = EmptyStatus();
-  TENON_RETURN_IF_ERROR(
-      FromAbiStatus(api_->build_resources(provider_, &request, &statistics, &status), status));
+  TENON_RETURN_IF_ERROR(CallDevice(health_, [&](tenon_status* status) {
+    return api_->build_resources(provider_, &request, &statistics, status);
+  }));
   return statistics;
 }
 
@@ -335,12 +347,11 @@ absl::StatusOr<std::vector<tenon_resource_statistics>> Provider::BuildBatch(
     const std::vector<tenon_resource_request>& requests, int32_t* failed) {
   std::vector<tenon_resource_statistics> statistics(requests.size());
   for (auto& one : statistics) one.struct_size = sizeof(one);
-  tenon_status status = EmptyStatus();
   *failed = -1;
   const auto count = static_cast<int32_t>(requests.size());
-  const absl::Status result = FromAbiStatus(
-      api_->build_batch(provider_, requests.data(), count, statistics.data(), failed, &status),
-      status);
+  const absl::Status result = CallDevice(health_, [&](tenon_status* status) {
+    return api_->build_batch(provider_, requests.data(), count, statistics.data(), failed, status);
+  });
   if (*failed >= count) return BrokenPromise("build_batch", "blames a request that there is not");
   TENON_RETURN_IF_ERROR(result);
   return statistics;
@@ -369,8 +380,9 @@ Execution::~Execution() { api_->end(execution_); }
 
 absl::Status Execution::BindSet(const std::vector<const void*>& operands) {
   TENON_RETURN_IF_ERROR(CheckOperandCount(operands.size(), program_->n_operands));
-  tenon_status status = EmptyStatus();
-  return FromAbiStatus(api_->bind_set(execution_, operands.data(), &status), status);
+  return CallDevice(*health_, [&](tenon_status* status) {
+    return api_->bind_set(execution_, operands.data(), status);
+  });
 }
 
 absl::Status Execution::RunGroup(int worker, int64_t block, int64_t first_slice, int64_t last_slice,
@@ -383,19 +395,17 @@ absl::Status Execution::RunGroup(int worker, int64_t block, int64_t first_slice,
                                                " and slices [", first_slice, ", ", last_slice, ")"))
         .Field("group");
   }
-  tenon_status status = EmptyStatus();
-  if (program_->normalize != 0) {
-    if (exponent == nullptr) {
-      return Error(Reason::kInternal, "a normalised group was run without asking for its exponent");
-    }
-    return FromAbiStatus(api_->run_scaled_group(execution_, worker, block, first_slice, last_slice,
-                                                partial_sum, exponent, &status),
-                         status);
+  if (program_->normalize != 0 && exponent == nullptr) {
+    return Error(Reason::kInternal, "a normalised group was run without asking for its exponent");
   }
-  if (exponent != nullptr) *exponent = 0;
-  return FromAbiStatus(
-      api_->run_group(execution_, worker, block, first_slice, last_slice, partial_sum, &status),
-      status);
+  return CallDevice(*health_, [&](tenon_status* status) {
+    if (program_->normalize != 0) {
+      return api_->run_scaled_group(execution_, worker, block, first_slice, last_slice, partial_sum,
+                                    exponent, status);
+    }
+    if (exponent != nullptr) *exponent = 0;
+    return api_->run_group(execution_, worker, block, first_slice, last_slice, partial_sum, status);
+  });
 }
 
 absl::StatusOr<tenon_run_statistics> Execution::Statistics() const {
@@ -442,11 +452,12 @@ absl::StatusOr<std::unique_ptr<Execution>> Compiled::Begin(HostMemory& memory,
         .Field(options.workers < 1 ? "options.workers" : "options.threads_per_worker");
   }
   tenon_execution* handle = nullptr;
-  tenon_status status = EmptyStatus();
-  TENON_RETURN_IF_ERROR(FromAbiStatus(
-      api_->begin(compiled_, memory.host(), operands.data(), &options, &handle, &status), status));
+  TENON_RETURN_IF_ERROR(CallDevice(*health_, [&](tenon_status* status) {
+    return api_->begin(compiled_, memory.host(), operands.data(), &options, &handle, status);
+  }));
   if (handle == nullptr) return BrokenPromise("begin", "gave no execution");
-  return std::unique_ptr<Execution>(new Execution(api_, handle, program_, options.workers));
+  return std::unique_ptr<Execution>(
+      new Execution(api_, health_, handle, program_, options.workers));
 }
 
 }  // namespace tenon::plugin

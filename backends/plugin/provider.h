@@ -15,6 +15,8 @@
 #include "absl/status/statusor.h"
 #include "backends/core/cancel.h"
 #include "backends/plugin/abi.h"
+#include "backends/plugin/provider_health.h"
+#include "backends/plugin/worker_gate.h"
 
 namespace tenon::plugin {
 
@@ -53,6 +55,9 @@ int32_t ToAbiStatus(const absl::Status& error, tenon_status* status);
 class Compiled;
 
 // A provider ready for use. Thread-safe as abi.h says. Destroyed after everything made from it.
+//
+// Calls that reach the device, here and of what is made from it, are watched (provider_health.h):
+// after a sticky fault all of them fail with it and without asking the provider again.
 class Provider {
  public:
   // Checks the table (version, size, mandatory entries), creates and describes the provider. `api`
@@ -77,6 +82,10 @@ class Provider {
   const tenon_provider_info& info() const { return info_; }
   std::string_view name() const { return info_.name; }
   bool warm() const { return warm_.load(); }
+  ProviderHealth& health() { return health_; }
+  const ProviderHealth& health() const { return health_; }
+  // Shares its workers, info().max_workers, among the jobs that run groups on it.
+  WorkerGate& gate() { return *gate_; }
 
   // `program` must outlive the result. INTERNAL when what the provider compiled contradicts it;
   // UNSUPPORTED_BY_PROVIDER when the program normalises and the provider does not.
@@ -107,6 +116,8 @@ class Provider {
   HostMemory memory_;
   tenon_provider* provider_ = nullptr;
   tenon_provider_info info_{};
+  ProviderHealth health_;
+  std::unique_ptr<WorkerGate> gate_;  // made once the number of workers is known
   std::atomic<bool> warm_{false};
   std::shared_ptr<const tenon_calibration> calibration_;
 };
@@ -129,10 +140,11 @@ class Execution {
 
  private:
   friend class Compiled;
-  Execution(const tenon_provider_api* api, tenon_execution* execution, const tenon_program* program,
-            int workers)
-      : api_(api), execution_(execution), program_(program), workers_(workers) {}
+  Execution(const tenon_provider_api* api, ProviderHealth* health, tenon_execution* execution,
+            const tenon_program* program, int workers)
+      : api_(api), health_(health), execution_(execution), program_(program), workers_(workers) {}
   const tenon_provider_api* const api_;
+  ProviderHealth* const health_;
   tenon_execution* const execution_;
   const tenon_program* const program_;
   const int workers_;
@@ -156,9 +168,11 @@ class Compiled {
 
  private:
   friend class Provider;
-  Compiled(const tenon_provider_api* api, tenon_compiled* compiled, const tenon_program* program)
-      : api_(api), compiled_(compiled), program_(program) {}
+  Compiled(const tenon_provider_api* api, ProviderHealth* health, tenon_compiled* compiled,
+           const tenon_program* program)
+      : api_(api), health_(health), compiled_(compiled), program_(program) {}
   const tenon_provider_api* const api_;
+  ProviderHealth* const health_;
   tenon_compiled* const compiled_;
   const tenon_program* const program_;
   tenon_compiled_info info_{};

@@ -43,7 +43,7 @@ absl::StatusOr<std::unique_ptr<ContractionJob>> ContractionJob::Prepare(
     impl->report.compile_seconds = impl->prepared->compile_seconds;
   }
   for (const PreparedContraction::Lane& lane : impl->prepared->lanes) {
-    impl->lanes.push_back(Impl::Lane{&lane, nullptr});
+    impl->lanes.emplace_back().plan = &lane;
   }
   impl->report.setup_seconds = SecondsSince(start);
   return std::unique_ptr<ContractionJob>(new ContractionJob(std::move(impl)));
@@ -137,6 +137,8 @@ ContractionReport ContractionJob::Report() const {
     one.name = std::string(lane.plan->provider->name());
     one.kernels = KernelsOf(*lane.plan->compiled, *impl_->prepared->program);
     one.groups = lane.groups_done;
+    one.groups_failed = lane.groups_failed;
+    one.groups_taken_over = lane.groups_taken_over;
     one.workers = lane.plan->workers;
     if (lane.execution == nullptr) continue;
     const auto statistics = lane.execution->Statistics();

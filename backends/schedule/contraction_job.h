@@ -28,6 +28,7 @@
 #include "backends/core/cancel.h"
 #include "backends/core/network.h"
 #include "backends/plugin/provider.h"
+#include "backends/schedule/checkpoint.h"
 #include "backends/schedule/set_stack.h"
 
 namespace tenon::schedule {
@@ -80,11 +81,20 @@ struct ContractionReport {
   struct PerProvider {
     std::string name;
     tenon_run_statistics statistics{};
-    int64_t groups = 0;  // completed
+    int64_t groups = 0;             // completed
+    int64_t groups_failed = 0;      // that it failed and gave back
+    int64_t groups_taken_over = 0;  // of the completed, those that another provider had failed
     int workers = 0;
     std::vector<Kernel> kernels;  // most used first
   };
   std::vector<PerProvider> providers;
+  // A group that one provider failed and another completed.
+  struct Move {
+    int64_t group = 0;
+    std::string from, to;  // providers; the last that failed it
+    absl::Status fault;
+  };
+  std::vector<Move> moves;  // in order of completion
 };
 
 class ProgramCache;  // backends/schedule/program_cache.h
@@ -160,14 +170,28 @@ class ContractionJob {
   // shared ones and its share of the others.
   double OneSetFlops(double flops) const;
 
+  // Has the only run of this job tell its state to `checkpoint` (null: nobody), which outlives the
+  // run, and begin at `resume`, whose bytes are the caller's as far as plan() is concerned; they
+  // are given back when the run begins. Once, before RunSets; the job then runs one set. Its bits
+  // are those of a run that was never interrupted. Groups that `resume` holds count as done in
+  // Progress, not as work in the report. WRONG_JOB_STATE: the job has varying operands, computes
+  // sets together, or has begun. BAD_PARAMETER, field "resume", for a resume point that this
+  // program can't have had: a group outside the range, missing, repeated or foreign blocks and
+  // levels, data of another size.
+  absl::Status SetCheckpoint(Checkpoint* checkpoint, ResumePoint resume);
   // Takes the memory; `operands` are in dtype() (see ConvertTensor) and outlive the job; varying
-  // ones may be null. Once, before the first set.
+  // ones may be null. Once, before the first set. A provider that fails here takes no part, where
+  // others are left.
   absl::Status Start(std::vector<const void*> operands);
   // Contracts the next sets_to_fill() sets or fewer, at least one, in their order; `varying` of
   // each replaces the varying operands, in operand order. They and the results, which are disjoint,
   // are needed until this returns. A result has result_spec() and is written completely (with a
   // group range: the partial sum of that range, other blocks zero). After an error the job may only
   // be asked for its report.
+  //
+  // What a provider fails is done by the others, where the request names several (group_run.h tells
+  // how); when none is left, the first fault comes back: DEVICE_FAULT, NO_DEVICE, DEVICE_MEMORY or
+  // INTERNAL, metadata provider.
   absl::Status RunSets(std::span<const OperandSet> sets, const ProgressFn& progress);
   // RunSets for a single set.
   absl::Status RunSet(const std::vector<const void*>& varying, void* result,

@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "backends/schedule/checkpoint.h"
 #include "backends/schedule/contraction_job.h"
 #include "backends/schedule/prepared_contraction.h"
 #include "backends/schedule/set_stack.h"
@@ -26,7 +28,19 @@ struct ContractionJob::Impl {
   struct Lane {  // one provider's share of the job
     const PreparedContraction::Lane* plan = nullptr;
     std::unique_ptr<plugin::Execution> execution;
-    int64_t groups_done = 0;
+    // See group_run.h. Of what follows, a running GroupRun has the lock.
+    bool out = false;     // takes no group in this job any more
+    bool paused = false;  // until another lane has finished a group
+    int faults = 0;
+    int64_t groups_done = 0, groups_failed = 0, groups_taken_over = 0;
+
+    // What a fault costs the lane.
+    void NoteFault(plugin::Fault fault) {
+      ++faults;
+      out = out || fault == plugin::Fault::kSticky || faults > 1;
+      paused = !out;
+    }
+    std::string name() const { return std::string(plan->provider->name()); }
   };
 
   class GroupRun;
@@ -41,6 +55,10 @@ struct ContractionJob::Impl {
   std::vector<const void*> operands;
   ContractionReport report;
   std::optional<int64_t> exponent;  // of the latest result
+  absl::Status first_fault;         // of a lane, in any run; OK while there was none
+  bool checkpointed = false;        // SetCheckpoint was called: there is one run
+  Checkpoint* checkpoint = nullptr;
+  ResumePoint resume;
 
   Progress NothingDone() const {
     Progress progress;
@@ -50,6 +68,9 @@ struct ContractionJob::Impl {
   }
   absl::Status RunOneGroup(Lane& lane, int worker, int64_t group, void* partial_sum,
                            int64_t* group_exponent);
+  absl::Status LaneFailed(Lane& lane, absl::Status error);
+  absl::Status BindOperands();
+  absl::Status RunOnSomeLane(void* result, int64_t* sum_exponent);
   absl::Status RunInPlace(void* result);
   absl::Status RunBound(void* result, const ProgressFn& progress);
   std::vector<std::jthread> StartOthers(GroupRun& run);

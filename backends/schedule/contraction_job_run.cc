@@ -1,23 +1,19 @@
-// The running half of a ContractionJob: sets, groups, workers.
+// The running half of a ContractionJob: sets, workers, and what goes to one lane or another.
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "backends/core/binary_scale.h"
+#include "backends/core/error.h"
+#include "backends/plugin/provider_health.h"
 #include "backends/schedule/contraction_job_impl.h"
+#include "backends/schedule/group_run.h"
 #include "backends/schedule/ordered_sum.h"
 
 namespace tenon::schedule {
-namespace {
-
-constexpr std::chrono::milliseconds kProgressInterval(200);
-
-}  // namespace
 
 absl::Status ContractionJob::Impl::RunOneGroup(Lane& lane, int worker, int64_t group,
                                                void* partial_sum, int64_t* group_exponent) {
@@ -26,82 +22,76 @@ absl::Status ContractionJob::Impl::RunOneGroup(Lane& lane, int worker, int64_t g
                                   group_exponent);
 }
 
-// The only group of the only block: its partial sum is the result.
-absl::Status ContractionJob::Impl::RunInPlace(void* result) {
-  int64_t sum_exponent = 0;
-  TENON_RETURN_IF_ERROR(
-      RunOneGroup(lanes.front(), 0, prepared->first_group, result, &sum_exponent));
-  if (prepared->normalize) {
-    const DType dtype = prepared->dtype;
-    const int64_t count = prepared->program->descriptor().block_elements;
-    exponent =
-        ResultExponent(dtype, result, count, ScaleToUnit(dtype, result, sum_exponent, count));
+// What a call for a whole lane failed with: OK when the others can do without it.
+absl::Status ContractionJob::Impl::LaneFailed(Lane& lane, absl::Status error) {
+  if (plugin::ClassifyFault(error) == plugin::Fault::kNone || lanes.size() == 1) return error;
+  lane.out = true;
+  first_fault.Update(error);
+  const bool others =
+      std::any_of(lanes.begin(), lanes.end(), [](const Lane& other) { return !other.out; });
+  return others ? absl::OkStatus() : first_fault;
+}
+
+absl::Status ContractionJob::Impl::BindOperands() {
+  for (Lane& lane : lanes) {
+    if (lane.out) continue;
+    absl::Status bound = lane.execution->BindSet(operands);
+    if (!bound.ok()) TENON_RETURN_IF_ERROR(LaneFailed(lane, std::move(bound)));
   }
-  report.slices_done += prepared->SlicesInRange();
-  ++lanes.front().groups_done;
   return absl::OkStatus();
 }
 
-// One run over the groups: what its workers share.
-class ContractionJob::Impl::GroupRun {
- public:
-  GroupRun(Impl& job, void* sum_memory, void* result, const ProgressFn& progress)
-      : job_(job),
-        progress_(progress),
-        sum_(*job.prepared->program, job.prepared->first_group, job.prepared->last_group,
-             job.prepared->Window(), sum_memory, result) {
-    now_ = job.NothingDone();
+// The only group, by the first lane that can.
+absl::Status ContractionJob::Impl::RunOnSomeLane(void* result, int64_t* sum_exponent) {
+  const int64_t group = prepared->first_group;
+  const Lane* failed = nullptr;
+  absl::Status fault;
+  for (Lane& lane : lanes) {
+    if (lane.out) continue;
+    const auto slot = lane.plan->provider->gate().Enter(this, *cancel);
+    TENON_RETURN_IF_ERROR(slot.status());
+    absl::Status done = RunOneGroup(lane, 0, group, result, sum_exponent);
+    if (done.ok()) {
+      ++lane.groups_done;
+      if (failed == nullptr) return done;
+      ++lane.groups_taken_over;
+      report.moves.push_back({group, failed->name(), lane.name(), std::move(fault)});
+      return absl::OkStatus();
+    }
+    const plugin::Fault kind = plugin::ClassifyFault(done);
+    if (kind == plugin::Fault::kNone || lanes.size() == 1) return done;
+    ++lane.groups_failed;
+    lane.NoteFault(kind);
+    first_fault.Update(done);
+    failed = &lane;
+    fault = std::move(done);
   }
+  return first_fault;
+}
 
-  // A worker's life: takes groups until none is left or one has failed.
-  void Work(Lane& lane, int worker) {
-    OrderedSum::Claim claim;
-    while (sum_.Next(&claim)) {
-      absl::Status done = job_.cancel->Check();
-      if (done.ok()) {
-        done = job_.RunOneGroup(lane, worker, claim.group, claim.partial_sum, &claim.exponent);
-      }
-      if (!done.ok()) {
-        sum_.Stop();
-        std::lock_guard lock(mutex_);
-        status_.Update(done);
-        return;
-      }
-      sum_.Finish(claim);
-      Count(lane, claim.group);
+// The only group of the only block: its partial sum is the result.
+absl::Status ContractionJob::Impl::RunInPlace(void* result) {
+  const int64_t count = prepared->program->descriptor().block_elements;
+  const DType dtype = prepared->dtype;
+  const auto bytes = static_cast<size_t>(prepared->ResultBytes());
+  int64_t sum_exponent = 0;
+  if (!resume.blocks.empty()) {
+    if (bytes > 0) std::memcpy(result, resume.blocks.front().data.data(), bytes);
+    sum_exponent = resume.blocks.front().exponent;
+  } else {
+    TENON_RETURN_IF_ERROR(RunOnSomeLane(result, &sum_exponent));
+    if (prepared->normalize) sum_exponent = ScaleToUnit(dtype, result, sum_exponent, count);
+    report.slices_done += prepared->SlicesInRange();
+    ++report.groups_done;
+    if (checkpoint != nullptr) {
+      TENON_RETURN_IF_ERROR(
+          checkpoint->BlockDone(0, sum_exponent, {static_cast<const std::byte*>(result), bytes}));
+      TENON_RETURN_IF_ERROR(checkpoint->Combined({prepared->last_group, {}}));
     }
   }
-
-  absl::Status status() const { return status_; }
-  // Once no worker is left and none has failed.
-  int64_t FinishResult() { return sum_.FinishResult(); }
-  int64_t slices_done() const { return now_.slices_done; }
-
- private:
-  void Count(Lane& lane, int64_t group) {
-    const PreparedContraction::Group at = job_.prepared->GroupAt(group);
-    std::lock_guard lock(mutex_);
-    now_.slices_done += at.last_slice - at.first_slice;
-    ++lane.groups_done;
-    if (!progress_ || Clock::now() - last_progress_ < kProgressInterval) return;
-    last_progress_ = Clock::now();
-    const double part = static_cast<double>(now_.slices_done) /
-                        static_cast<double>(std::max<int64_t>(now_.slices_total, 1));
-    now_.flops_done = now_.flops_total * part;
-    now_.elapsed_seconds = SecondsSince(start_);
-    now_.left_seconds = now_.elapsed_seconds * (1 / part - 1);
-    progress_(now_);
-  }
-
-  Impl& job_;
-  const ProgressFn& progress_;
-  OrderedSum sum_;
-  const Clock::time_point start_ = Clock::now();
-  std::mutex mutex_;
-  absl::Status status_;
-  Progress now_;
-  Clock::time_point last_progress_ = start_;
-};
+  if (prepared->normalize) exponent = ResultExponent(dtype, result, count, sum_exponent);
+  return absl::OkStatus();
+}
 
 // Threads for all workers but the first, which is the calling thread's. Work that is done sooner
 // than threads start stays with the first: bits do not depend on who does it.
@@ -110,15 +100,17 @@ std::vector<std::jthread> ContractionJob::Impl::StartOthers(GroupRun& run) {
   std::vector<std::jthread> others;
   const double seconds = prepared->predicted_run_seconds * prepared->Workers();
   if (lanes.size() == 1 && seconds >= 0 && seconds < kWorthThreadsSeconds) return others;
-  for (Lane& lane : lanes) {
-    for (int worker = 0; worker < lane.plan->workers; ++worker) {
-      if (&lane == &lanes.front() && worker == 0) continue;
+  for (int lane = 0; lane < static_cast<int>(lanes.size()); ++lane) {
+    bool started = lane == 0;  // by the calling thread
+    for (int worker = lane == 0 ? 1 : 0; worker < lanes[lane].plan->workers; ++worker) {
       try {
-        others.emplace_back([&run, &lane, worker] { run.Work(lane, worker); });
+        others.emplace_back([&run, lane, worker] { run.Work(lane, worker); });
+        started = true;
       } catch (const std::system_error&) {
         break;  // no more threads to be had: fewer workers do it, with the same bits
       }
     }
+    if (!started) run.WithoutWorkers(lane);
   }
   return others;
 }
@@ -131,15 +123,39 @@ absl::Status ContractionJob::Impl::RunGroups(void* result, const ProgressFn& pro
                  StrCat("no memory for ", sum_bytes, " bytes of partial sums"))
         .Meta("requested_bytes", sum_bytes);
   }
-  GroupRun run(*this, sum_memory, result, progress);
+  // Sets that were done meanwhile count as what a pause waits for.
+  for (Lane& lane : lanes) lane.paused = false;
+  int64_t groups_before = 0, groups_after = 0;
+  for (const Lane& lane : lanes) groups_before += lane.groups_done;
+  GroupRun run(*this, sum_memory, result, progress, checkpoint, resume);
+  resume = ResumePoint();  // its bytes are in place
   {
     const std::vector<std::jthread> others = StartOthers(run);
-    run.Work(lanes.front(), 0);
+    run.Work(0, 0);
   }
+  for (const Lane& lane : lanes) groups_after += lane.groups_done;
+  report.groups_done += groups_after - groups_before;
   if (prepared->normalize && run.status().ok()) exponent = run.FinishResult();
   memory->Release(sum_memory, sum_bytes);
   report.slices_done += run.slices_done();
   return run.status();
+}
+
+absl::Status ContractionJob::SetCheckpoint(Checkpoint* checkpoint, ResumePoint resume) {
+  Impl& job = *impl_;
+  const PreparedContraction& prepared = *job.prepared;
+  const bool varies =
+      std::find(prepared.varying.begin(), prepared.varying.end(), true) != prepared.varying.end();
+  if (varies || prepared.sets > 1 || job.sets_done > 0 || job.checkpointed) {
+    return Error(Reason::kWrongJobState,
+                 "checkpoints are for jobs of one operand set, before it is run");
+  }
+  TENON_RETURN_IF_ERROR(OrderedSum::CheckResumePoint(*prepared.program, prepared.first_group,
+                                                     prepared.last_group, resume));
+  job.checkpointed = true;
+  job.checkpoint = checkpoint;
+  job.resume = std::move(resume);
+  return absl::OkStatus();
 }
 
 absl::Status ContractionJob::Start(std::vector<const void*> operands) {
@@ -160,8 +176,12 @@ absl::Status ContractionJob::Start(std::vector<const void*> operands) {
     options.threads_per_worker = lane.plan->threads / lane.plan->workers;
     options.threads = lane.plan->threads;
     options.cancel = reinterpret_cast<const int32_t*>(impl_->cancel->flag());
-    TENON_ASSIGN_OR_RETURN(lane.execution,
-                           lane.plan->compiled->Begin(*impl_->memory, impl_->operands, options));
+    auto execution = lane.plan->compiled->Begin(*impl_->memory, impl_->operands, options);
+    if (!execution.ok()) {
+      TENON_RETURN_IF_ERROR(impl_->LaneFailed(lane, execution.status()));
+      continue;
+    }
+    lane.execution = *std::move(execution);
   }
   impl_->report.dispatch_seconds += SecondsSince(start);
   return absl::OkStatus();
@@ -169,14 +189,13 @@ absl::Status ContractionJob::Start(std::vector<const void*> operands) {
 
 // One run with the operands that are bound.
 absl::Status ContractionJob::Impl::RunBound(void* result, const ProgressFn& progress) {
-  for (Lane& lane : lanes) TENON_RETURN_IF_ERROR(lane.execution->BindSet(operands));
+  TENON_RETURN_IF_ERROR(BindOperands());
   if (prepared->WritesInPlace()) {
     TENON_RETURN_IF_ERROR(RunInPlace(result));
   } else {
     if (prepared->GroupShare() < 1) std::memset(result, 0, prepared->ResultBytes());
     TENON_RETURN_IF_ERROR(RunGroups(result, progress));
   }
-  report.groups_done += prepared->last_group - prepared->first_group;
   return absl::OkStatus();
 }
 
@@ -192,6 +211,9 @@ absl::Status ContractionJob::RunSets(std::span<const OperandSet> sets, const Pro
   }
   if (sets.empty() || static_cast<int64_t>(sets.size()) > sets_to_fill()) {
     return Error(Reason::kInternal, StrCat(sets.size(), " sets do not fit in a stack"));
+  }
+  if (job.checkpointed && job.sets_done > 0) {
+    return Error(Reason::kWrongJobState, "a job with checkpoints runs one operand set");
   }
   absl::Status status;
   if (job.prepared->sets == 1) {

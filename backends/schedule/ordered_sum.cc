@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backends/core/binary_scale.h"
+#include "backends/core/error.h"
 
 namespace tenon::schedule {
 namespace {
@@ -55,6 +56,65 @@ void AddElements(std::byte* left, const std::byte* right, int64_t count) {
 int64_t BlocksOf(const contraction::Program& program, int64_t first, int64_t last) {
   if (first >= last) return 0;
   return (last - 1) / program.groups_per_block() - first / program.groups_per_block() + 1;
+}
+
+// What is wrong with an exponent of a resume point, whose arithmetic must not overflow.
+bool IsPossibleExponent(bool normalizes, int64_t exponent) {
+  constexpr int64_t kLargest = int64_t{1} << 60;
+  if (!normalizes) return exponent == 0;
+  return exponent == kNoExponent || (exponent >= -kLargest && exponent <= kLargest);
+}
+
+Error BadResumePoint(const std::string& what) {
+  return Error(Reason::kBadParameter, StrCat("the resume point does not fit the run: ", what))
+      .Field("resume");
+}
+
+bool FitsBlock(const contraction::Program& program, const std::vector<std::byte>& data,
+               int64_t exponent) {
+  const tenon_program& descriptor = program.descriptor();
+  const int64_t bytes = descriptor.block_elements * DTypeSize(static_cast<DType>(descriptor.dtype));
+  return data.size() == static_cast<size_t>(bytes) &&
+         IsPossibleExponent(descriptor.normalize != 0, exponent);
+}
+
+// The blocks of `point` are the `count` blocks from `first` on, each once.
+absl::Status CheckBlocks(const contraction::Program& program, int64_t first, int64_t count,
+                         const ResumePoint& point) {
+  if (static_cast<int64_t>(point.blocks.size()) != count) {
+    return BadResumePoint(
+        StrCat("it has ", point.blocks.size(), " complete blocks instead of ", count));
+  }
+  std::vector<bool> seen(static_cast<size_t>(count), false);
+  for (const ResumePoint::Block& block : point.blocks) {
+    const int64_t at = block.block - first;
+    if (at < 0 || at >= count || seen[static_cast<size_t>(at)]) {
+      return BadResumePoint(StrCat("block ", block.block, " is none of its blocks, or repeated"));
+    }
+    seen[static_cast<size_t>(at)] = true;
+    if (!FitsBlock(program, block.data, block.exponent)) {
+      return BadResumePoint(StrCat("block ", block.block, " has a wrong size or exponent"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The occupied nodes over `groups` groups are the binary digits of that number.
+absl::Status CheckLevels(const contraction::Program& program, int64_t groups,
+                         const ResumePoint& point) {
+  for (const ResumePoint::Level& level : point.levels) {
+    const bool is_digit =
+        level.level >= 0 && level.level < 62 && (groups & -groups) == int64_t{1} << level.level;
+    if (groups == 0 || !is_digit) {
+      return BadResumePoint(StrCat("it has no node of level ", level.level, " there"));
+    }
+    groups &= groups - 1;
+    if (!FitsBlock(program, level.data, level.exponent)) {
+      return BadResumePoint(StrCat("level ", level.level, " has a wrong size or exponent"));
+    }
+  }
+  if (groups != 0) return BadResumePoint("nodes of the tree are missing");
+  return absl::OkStatus();
 }
 
 // Levels of the tree over `groups` leaves: sums of 1, 2, 4, ... groups.
@@ -120,14 +180,33 @@ bool OrderedSum::IsNode(int64_t first, int64_t last, int64_t groups) {
   return last == groups && (first == 0 || length < (first & -first));
 }
 
+absl::Status OrderedSum::CheckResumePoint(const contraction::Program& program, int64_t first,
+                                          int64_t last, const ResumePoint& point) {
+  if (point.next_group == 0 && point.levels.empty() && point.blocks.empty()) {
+    return absl::OkStatus();  // the beginning of any range
+  }
+  if (point.next_group < first || point.next_group > last) {
+    return BadResumePoint(
+        StrCat("group ", point.next_group, " is not in [", first, ", ", last, "]"));
+  }
+  const int64_t per_block = program.groups_per_block();
+  const bool complete = point.next_group == last;
+  const int64_t blocks =
+      complete ? BlocksOf(program, first, last) : point.next_group / per_block - first / per_block;
+  TENON_RETURN_IF_ERROR(CheckBlocks(program, first / per_block, blocks, point));
+  const int64_t begin = std::max(first, point.next_group / per_block * per_block);
+  return CheckLevels(program, complete ? 0 : point.next_group - begin, point);
+}
+
 OrderedSum::OrderedSum(const contraction::Program& program, int64_t first, int64_t last, int window,
-                       void* memory, void* result)
+                       void* memory, void* result, Checkpoint* checkpoint)
     : program_(program),
       dtype_(static_cast<DType>(program.descriptor().dtype)),
       first_(first),
       last_(last),
       window_(window),
       result_(result),
+      checkpoint_(checkpoint),
       claimed_(first),
       combined_(first),
       finished_(window, false) {
@@ -145,39 +224,55 @@ OrderedSum::OrderedSum(const contraction::Program& program, int64_t first, int64
   occupied_.resize(levels, false);
 }
 
-bool OrderedSum::Next(Claim* claim) {
-  std::unique_lock lock(mutex_);
-  freed_.wait(lock,
-              [&] { return stopped_ || claimed_ >= last_ || claimed_ < combined_ + window_; });
-  if (stopped_ || claimed_ >= last_) return false;
+void OrderedSum::Resume(const ResumePoint& point) {
+  for (const ResumePoint::Block& block : point.blocks) {
+    PutBlock(block.block, block.data.data(), block.exponent);
+  }
+  for (const ResumePoint::Level& level : point.levels) {
+    Sum& sum = levels_[level.level];
+    std::copy(level.data.begin(), level.data.end(), sum.data);
+    sum.exponent = level.exponent;
+    occupied_[level.level] = true;
+  }
+  claimed_ = combined_ = std::max(point.next_group, first_);
+}
+
+bool OrderedSum::TryNext(Claim* claim) {
+  std::lock_guard lock(mutex_);
+  if (claimed_ >= last_ || claimed_ >= combined_ + window_) return false;
   claim->group = claimed_++;
-  claim->partial_sum = slots_[(claim->group - first_) % window_].data;
+  claim->partial_sum = SlotOf(claim->group).data;
   return true;
 }
 
-void OrderedSum::Finish(const Claim& claim) {
-  std::unique_lock lock(mutex_);
-  finished_[(claim.group - first_) % window_] = true;
-  slots_[(claim.group - first_) % window_].exponent = claim.exponent;
-  // One thread at a time combines; it takes along what others finish meanwhile.
-  if (combining_) return;
-  combining_ = true;
-  while (combined_ < claimed_ && finished_[(combined_ - first_) % window_]) {
-    const int64_t group = combined_;
-    lock.unlock();
-    Combine(group);
-    lock.lock();
-    finished_[(group - first_) % window_] = false;
-    ++combined_;
-    freed_.notify_all();
-  }
-  combining_ = false;
+bool OrderedSum::AllClaimed() const {
+  std::lock_guard lock(mutex_);
+  return claimed_ >= last_;
 }
 
-void OrderedSum::Stop() {
+void OrderedSum::Finish(const Claim& claim) {
   std::lock_guard lock(mutex_);
-  stopped_ = true;
-  freed_.notify_all();
+  finished_[(claim.group - first_) % window_] = true;
+  SlotOf(claim.group).exponent = claim.exponent;
+}
+
+absl::StatusOr<bool> OrderedSum::CombineNext() {
+  int64_t group;
+  {
+    std::lock_guard lock(mutex_);
+    if (combining_ || combined_ >= claimed_ || !finished_[(combined_ - first_) % window_]) {
+      return false;
+    }
+    combining_ = true;
+    group = combined_;
+  }
+  // After an error `combining_` stays set, so that nobody combines or tells anything any more.
+  TENON_RETURN_IF_ERROR(Combine(group));
+  std::lock_guard lock(mutex_);
+  finished_[(group - first_) % window_] = false;
+  ++combined_;
+  combining_ = false;
+  return true;
 }
 
 void OrderedSum::Add(Sum& left, const Sum& right) const {
@@ -197,8 +292,8 @@ void OrderedSum::Add(Sum& left, const Sum& right) const {
 
 // A binary counter over buffers: two sums of 2^l groups make one of 2^(l+1), the earlier on the
 // left. Buffers are swapped, never copied. At a block's end what is left is added right to left.
-void OrderedSum::Combine(int64_t group) {
-  Sum& slot = slots_[(group - first_) % window_];
+absl::Status OrderedSum::Combine(int64_t group) {
+  Sum& slot = SlotOf(group);
   size_t level = 0;
   for (; occupied_[level]; ++level) {
     Add(levels_[level], slot);
@@ -209,7 +304,7 @@ void OrderedSum::Combine(int64_t group) {
   occupied_[level] = true;
 
   const bool last_of_block = group + 1 == last_ || (group + 1) % program_.groups_per_block() == 0;
-  if (!last_of_block) return;
+  if (!last_of_block) return TellCombined(group + 1);
   const Sum* sum = nullptr;
   for (size_t l = 0; l < levels_.size(); ++l) {
     if (!occupied_[l]) continue;
@@ -217,16 +312,40 @@ void OrderedSum::Combine(int64_t group) {
     sum = &levels_[l];
     occupied_[l] = false;
   }
-  Place(group / program_.groups_per_block(), *sum);
+  TENON_RETURN_IF_ERROR(Place(group / program_.groups_per_block(), *sum));
+  return TellCombined(group + 1);
 }
 
-void OrderedSum::Place(int64_t block, Sum sum) {
+absl::Status OrderedSum::Place(int64_t block, Sum sum) {
   if (normalizes()) {
-    block_exponents_[block - first_ / program_.groups_per_block()] =
+    sum.exponent =
         ScaleToUnit(dtype_, sum.data, sum.exponent, program_.descriptor().block_elements);
   }
+  PutBlock(block, sum.data, sum.exponent);
+  if (checkpoint_ == nullptr) return absl::OkStatus();
+  return checkpoint_->BlockDone(block, normalizes() ? sum.exponent : 0,
+                                {sum.data, static_cast<size_t>(block_bytes())});
+}
+
+void OrderedSum::PutBlock(int64_t block, const void* data, int64_t exponent) {
+  if (normalizes()) {
+    block_exponents_[block - first_ / program_.groups_per_block()] = exponent;
+  }
   PlaceBlock(dtype_, program_.block_shape(), program_.block_strides(), program_.BlockOffset(block),
-             sum.data, result_);
+             data, result_);
+}
+
+absl::Status OrderedSum::TellCombined(int64_t next_group) {
+  if (checkpoint_ == nullptr) return absl::OkStatus();
+  state_.next_group = next_group;
+  state_.levels.clear();
+  for (size_t l = 0; l < levels_.size(); ++l) {
+    if (!occupied_[l]) continue;
+    state_.levels.push_back({static_cast<int>(l),
+                             normalizes() ? levels_[l].exponent : 0,
+                             {levels_[l].data, static_cast<size_t>(block_bytes())}});
+  }
+  return checkpoint_->Combined(state_);
 }
 
 int64_t OrderedSum::FinishResult() {

@@ -338,9 +338,11 @@ PreparedContraction::Group PreparedContraction::GroupAt(int64_t group) const {
   return at;
 }
 
-int64_t PreparedContraction::SlicesInRange() const {
-  if (first_group == last_group) return 0;
-  const Group first = GroupAt(first_group), last = GroupAt(last_group - 1);
+int64_t PreparedContraction::SlicesInRange() const { return SlicesBelow(last_group); }
+
+int64_t PreparedContraction::SlicesBelow(int64_t group) const {
+  if (group <= first_group) return 0;
+  const Group first = GroupAt(first_group), last = GroupAt(group - 1);
   return (last.block - first.block) * program->descriptor().slices_per_block + last.last_slice -
          first.first_slice;
 }

@@ -56,6 +56,8 @@ struct PreparedContraction {
   };
   Group GroupAt(int64_t group) const;
   int64_t SlicesInRange() const;
+  // Of the groups in the range that are below `group`, which may be 0 for none.
+  int64_t SlicesBelow(int64_t group) const;
   // Of one run; negative when the first provider has no model.
   double PredictRunSeconds() const;
 

@@ -14,6 +14,7 @@
 #include "client/cpp/contract_upload.h"
 #include "client/cpp/duplex.h"
 #include "client/cpp/status.h"
+#include "client/cpp/unary.h"
 #include "client/cpp/wire.h"
 
 namespace tenon::client {
@@ -42,22 +43,6 @@ grpc::ChannelArguments MakeArguments(const std::string& address, const ClientOpt
   // A proxy of the environment never leads to this machine itself.
   if (IsLocal(address)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return arguments;
-}
-
-// A call with one message each way.
-template <typename Stub, typename Request, typename Response>
-absl::StatusOr<Response> CallUnary(Stub* stub,
-                                   grpc::Status (Stub::*method)(grpc::ClientContext*,
-                                                                const Request&, Response*),
-                                   const Request& request, const CallOptions& options,
-                                   absl::Duration default_timeout, const Endpoint& endpoint) {
-  Response response;
-  TENON_RETURN_IF_ERROR(CatchExceptions([&] {
-    CallContext context(options, default_timeout);
-    const grpc::Status status = (stub->*method)(context.get(), request, &response);
-    return StatusFromGrpc(status, endpoint.address, endpoint.connected());
-  }));
-  return response;
 }
 
 using ContractStream = Duplex<v1::ContractRequest, v1::ContractResponse>;
@@ -108,6 +93,7 @@ absl::StatusOr<Client> Client::Connect(const std::string& address, ClientOptions
   impl->endpoint.channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
                                                      MakeArguments(address, impl->options));
   impl->contraction = v1::ContractionService::NewStub(impl->endpoint.channel);
+  impl->job = v1::JobService::NewStub(impl->endpoint.channel);
   impl->measurement = v1::MeasurementService::NewStub(impl->endpoint.channel);
   impl->provider = v1::ProviderService::NewStub(impl->endpoint.channel);
   return Client(std::move(impl));

@@ -8,6 +8,7 @@
 #include "client/cpp/status.h"
 #include "tenon/client.h"
 #include "tenon/v1/contraction.grpc.pb.h"
+#include "tenon/v1/job.grpc.pb.h"
 #include "tenon/v1/measurement.grpc.pb.h"
 #include "tenon/v1/provider.grpc.pb.h"
 
@@ -17,6 +18,7 @@ struct Client::Impl {
   Endpoint endpoint;
   ClientOptions options;
   std::unique_ptr<v1::ContractionService::Stub> contraction;
+  std::unique_ptr<v1::JobService::Stub> job;
   std::unique_ptr<v1::MeasurementService::Stub> measurement;
   std::unique_ptr<v1::ProviderService::Stub> provider;
 };

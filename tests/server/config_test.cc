@@ -48,6 +48,7 @@ TEST_F(ConfigTest, HasSafeDefaults) {
   EXPECT_NEAR(static_cast<double>(config->memory_budget_bytes),
               0.8 * static_cast<double>(UsableMemoryBytes()), 1e6);
   EXPECT_EQ(config->threads, UsableThreads());
+  EXPECT_EQ(config->exit_when, "all");
   EXPECT_EQ(config->drain_delay, absl::Seconds(5));
   EXPECT_EQ(config->grace_period, absl::Seconds(30));
   EXPECT_EQ(config->kill_limit, absl::Seconds(5));
@@ -140,10 +141,18 @@ TEST_F(ConfigTest, RefusesBadArgumentsNamingTheFlag) {
                {{"--grace_period=-1s"}, "grace_period"},
                {{"--grace_period=5"}, "grace_period"},
                {{"--kill_limit=inf"}, "kill_limit"},
+               {{"--exit_when=some"}, "exit_when"},
                {{"--write_stall_timeout=0"}, "write_stall_timeout"},
                {{"--data_root=/no/such/folder"}, "data_root"},
                {{"--scratch_dir=/dev/null"}, "scratch_dir"},
                {{"--scratch_budget=lots"}, "scratch_budget"},
+               {{"--state_dir=/dev/null"}, "state_dir"},
+               {{"--state_dir=/no/such/folder"}, "state_dir"},
+               {{"--state_budget=lots"}, "state_budget"},
+               {{"--job_ttl=0"}, "job_ttl"},
+               {{"--max_job_ttl=-1s"}, "max_job_ttl"},
+               {{"--max_jobs=0"}, "max_jobs"},
+               {{"--concurrent_jobs=0"}, "concurrent_jobs"},
                {{"--log_level=loud"}, "log_level"},
                {{"--log_format=xml"}, "log_format"},
                {{"--providers="}, "providers"},
@@ -217,6 +226,20 @@ TEST_F(ConfigTest, ScratchSpaceMayBeMade) {
     std::filesystem::remove_all(folder);
   }
   EXPECT_TRUE(Fails(Read({"--scratch_dir=/no/such/folder"}), Reason::kBadParameter, "scratch_dir"));
+}
+
+TEST_F(ConfigTest, JobsNeedAFolder) {
+  auto config = Read({});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->state_dir, "");
+  EXPECT_EQ(config->job_ttl, absl::Hours(24));
+  config = Read({"--state_dir=" + ::testing::TempDir() + "/tenon_state", "--state_budget=3MiB"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_THAT(config->state_dir, HasSubstr("tenon_state"));
+  EXPECT_EQ(config->state_budget_bytes, 3 << 20);
+  config = Read({"--state_dir=" + ::testing::TempDir(), "--state_budget=100%"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_GT(config->state_budget_bytes, 0);
 }
 
 TEST_F(ConfigTest, HelpDescribesEveryPrintedSetting) {

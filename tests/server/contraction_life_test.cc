@@ -385,12 +385,12 @@ TEST(ContractionLoad, DrainingServerRefuses) {
   EXPECT_EQ(Summary(Contract(&server, MatrixProduct()).status), "UNAVAILABLE DRAINING ");
 }
 
-TEST_F(ContractionLifeTest, DeviceFaultsEndTheCallOnly) {
+TEST_F(ContractionLifeTest, TransientFaultsEndTheCallOnly) {
   server_.fake().FailNth(FakeProvider::Entry::kRunGroup, 1,
-                         Error(Reason::kDeviceFault, "the device is gone"));
+                         Error(Reason::kInternal, "the launch timed out"));
   const Answer answer = Contract(&server_, FakeProduct());
-  EXPECT_EQ(Summary(answer.status), "UNAVAILABLE DEVICE_FAULT ");
-  EXPECT_THAT(answer.status.error_message(), ::testing::HasSubstr("the device is gone"));
+  EXPECT_EQ(Summary(answer.status), "INTERNAL INTERNAL ");
+  EXPECT_THAT(answer.status.error_message(), ::testing::HasSubstr("the launch timed out"));
   EXPECT_TRUE(server_.AllReleased());
   EXPECT_EQ(server_.fake().live().executions, 0);
   EXPECT_TRUE(Contract(&server_, FakeProduct()).status.ok());

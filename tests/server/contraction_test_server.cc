@@ -145,9 +145,11 @@ ContractionTestServer::ContractionTestServer(const ContractionServerOptions& opt
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
   builder.SetMaxReceiveMessageSize(static_cast<int>(state_->limits.max_message_bytes));
   builder.RegisterService(service_.get());
+  if (options.extend) options.extend(state_.get(), &builder);
   server_ = builder.BuildAndStart();
-  stub_ = v1::ContractionService::NewStub(
-      grpc::CreateChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials()));
+  address_ = "127.0.0.1:" + std::to_string(port);
+  channel_ = grpc::CreateChannel(address_, grpc::InsecureChannelCredentials());
+  stub_ = v1::ContractionService::NewStub(channel_);
 }
 
 ContractionTestServer::~ContractionTestServer() { server_->Shutdown(); }

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <complex>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,8 @@ struct ContractionServerOptions {
   int64_t budget_bytes = int64_t{512} << 20;
   int executor_threads = 2;
   int64_t max_queued = 64;
+  // Called last before the server is built.
+  std::function<void(ServerState*, grpc::ServerBuilder*)> extend{};
 };
 
 // On a real port of the loopback. Providers "cpu", "reference", and "fake", which the test scripts.
@@ -34,6 +37,8 @@ class ContractionTestServer {
   ServerState& state() { return *state_; }
   testing::FakeProvider& fake() { return fake_; }
   v1::ContractionService::Stub& stub() { return *stub_; }
+  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
+  const std::string& address() const { return address_; }  // "127.0.0.1:port"
 
   // Waits until no request holds memory; false after 30 seconds.
   bool AllReleased();
@@ -43,6 +48,8 @@ class ContractionTestServer {
   std::unique_ptr<ServerState> state_;
   std::unique_ptr<grpc::Service> service_;
   std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+  std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::ContractionService::Stub> stub_;
 };
 

@@ -61,6 +61,23 @@ TEST_F(ProvidersTest, AFailedOneDoesNotTakeTheOthersDown) {
   EXPECT_EQ(ConditionOf(registry_.entries()[1]), ProviderCondition::kFailed);
 }
 
+// A fault while it serves: everybody is told, and the server hears of it.
+TEST_F(ProvidersTest, OneThatFailsLaterIsRefusedFromThenOn) {
+  other_.FailNth(FakeProvider::Entry::kBuildResources, 1,
+                 Error(Reason::kDeviceFault, "illegal access"));
+  ASSERT_TRUE(Declare({"cpu", "other"}).ok());
+  Warm();
+  const auto provider = registry_.Find("other");
+  ASSERT_TRUE(provider.ok()) << provider.status();
+  EXPECT_EQ(changes_, 2);
+  EXPECT_TRUE(Fails((*provider)->BuildResources(tenon_resource_request{}), Reason::kDeviceFault));
+  EXPECT_EQ(changes_, 3);
+  EXPECT_TRUE(Fails(registry_.Find("other"), Reason::kDeviceFault));
+  EXPECT_TRUE(Fails(registry_.Resolve({"cpu", "other"}), Reason::kDeviceFault));
+  EXPECT_EQ(ConditionOf(registry_.entries()[1]), ProviderCondition::kFailed);
+  EXPECT_TRUE(registry_.Find("cpu").ok());
+}
+
 TEST_F(ProvidersTest, CudaIsAbsentWithTheReason) {
   ASSERT_TRUE(Declare({"cpu"}).ok());
   Warm();

@@ -193,6 +193,13 @@ struct FakeProvider::Access {
     return plugin::ToAbiStatus(entered, status);
   }
 
+  static int32_t RunScaledGroup(tenon_execution* execution, int32_t worker, int64_t block,
+                                int64_t first_slice, int64_t last_slice, void* partial_sum,
+                                int64_t* exponent, tenon_status* status) {
+    *exponent = execution->compiled->fake->group_exponent_(block, first_slice);
+    return RunGroup(execution, worker, block, first_slice, last_slice, partial_sum, status);
+  }
+
   static int32_t Statistics(const tenon_execution* execution, tenon_run_statistics* statistics,
                             tenon_status* status) {
     const absl::Status entered = execution->compiled->fake->Enter(Entry::kStatistics, nullptr);
@@ -294,6 +301,17 @@ void FakeProvider::FailNth(Entry entry, int n, absl::Status error) {
   failures_[{entry, n == 0 ? 0 : calls_[entry] + n}] = std::move(error);
 }
 
+void FakeProvider::FailFrom(Entry entry, int n, absl::Status error) {
+  const std::lock_guard lock(mutex_);
+  deaths_[entry] = {calls_[entry] + n, std::move(error)};
+}
+
+void FakeProvider::SetNormalizes(
+    std::function<int64_t(int64_t block, int64_t slice)> group_exponent) {
+  group_exponent_ = std::move(group_exponent);
+  table.run_scaled_group = Access::RunScaledGroup;
+}
+
 void FakeProvider::StallNth(Entry entry, int n) {
   const std::lock_guard lock(mutex_);
   stalls_.insert({entry, calls_[entry] + n});
@@ -332,6 +350,8 @@ absl::Status FakeProvider::Enter(Entry entry, const int32_t* cancel) {
     const auto failure = failures_.find({entry, key});
     if (failure != failures_.end()) return failure->second;
   }
+  const auto death = deaths_.find(entry);
+  if (death != deaths_.end() && call >= death->second.first) return death->second.second;
   const bool stalls = stalls_.contains({entry, call});
   if (stalls) {
     ++stalled_;

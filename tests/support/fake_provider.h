@@ -83,12 +83,18 @@ class FakeProvider {
   // Entries that succeed without making their object.
   std::set<Entry> gives_nothing;
 
+  // Has the provider normalise: the exponent of a group is that of its first slice here.
+  void SetNormalizes(std::function<int64_t(int64_t block, int64_t slice)> group_exponent);
+
   // Small integers, so that sums of any order are exact.
   static double SliceValue(int64_t block, int64_t slice, int64_t element);
   static absl::Status FillWithKind(const tenon_resource_request& request);
 
   // The `n`-th call (from 1) of `entry` from now on fails with `error`; n = 0 means every call.
   void FailNth(Entry entry, int n, absl::Status error);
+  // The same for that call and all after it: `Error(Reason::kDeviceFault, ..)` is a device that
+  // dies.
+  void FailFrom(Entry entry, int n, absl::Status error);
   // The `n`-th call (from 1) of `entry` waits until its execution or request is cancelled and then
   // returns CANCELLED. Only kBegin, kBindSet, kRunGroup and kBuildResources can be cancelled.
   void StallNth(Entry entry, int n);
@@ -113,6 +119,8 @@ class FakeProvider {
   std::condition_variable stalled_changed_;
   std::map<Entry, int> calls_;
   std::map<std::pair<Entry, int>, absl::Status> failures_;
+  std::map<Entry, std::pair<int, absl::Status>> deaths_;  // from which call on
+  std::function<int64_t(int64_t block, int64_t slice)> group_exponent_;
   std::set<std::pair<Entry, int>> stalls_;
   int stalled_ = 0;
   std::vector<Group> groups_;

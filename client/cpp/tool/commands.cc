@@ -13,10 +13,17 @@
 namespace tenon::tool {
 namespace {
 
-constexpr std::array<Command, 7> kCommands = {{
+constexpr std::array<Command, 14> kCommands = {{
     {ContractSpec, RunContract},
     {EstimateSpec, RunEstimate},
     {PlanSpec, RunPlan},
+    {JobSubmitSpec, RunJobSubmit},
+    {JobListSpec, RunJobList},
+    {JobShowSpec, RunJobShow},
+    {JobWatchSpec, RunJobWatch},
+    {JobResultSpec, RunJobResult},
+    {JobCancelSpec, RunJobCancel},
+    {JobDeleteSpec, RunJobDelete},
     {MeasureCommandSpec, RunMeasure},
     {MeasuresSpec, RunMeasures},
     {InfoSpec, RunInfo},
@@ -28,6 +35,17 @@ const Command* FindCommand(std::string_view name) {
     if (command.spec().name == name) return &command;
   }
   return nullptr;
+}
+
+// The command's name at the front of `words`, which has at least one: of two words where such a
+// command begins with the first.
+std::string NameIn(std::span<const std::string> words) {
+  const std::string family = StrCat(words[0], " ");
+  const bool two = words.size() > 1 && words[1].rfind('-', 0) != 0 &&
+                   std::any_of(kCommands.begin(), kCommands.end(), [&](const Command& command) {
+                     return command.spec().name.rfind(family, 0) == 0;
+                   });
+  return two ? StrCat(family, words[1]) : words[0];
 }
 
 std::string Overview() {
@@ -65,8 +83,9 @@ int Help(std::span<const std::string> topics, const Session& session) {
     *session.out << Overview();
     return kExitOk;
   }
-  const Command* command = FindCommand(topics[0]);
-  if (command == nullptr) return UnknownCommand(session, topics[0]);
+  const std::string name = NameIn(topics);
+  const Command* command = FindCommand(name);
+  if (command == nullptr) return UnknownCommand(session, name);
   *session.out << HelpText(command->spec());
   return kExitOk;
 }
@@ -96,14 +115,15 @@ int Dispatch(std::span<const std::string> arguments, const Session& session) {
                  "");
   }
   if (arguments.empty()) return Usage(session, "no command is given", "");
-  const std::string& name = arguments[0];
+  const std::string name = NameIn(arguments);
   if (name == "help" || name == "--help" || name == "-h") {
     return Help(arguments.subspan(1), session);
   }
   if (name == "--version") return RunVersion(Arguments(), session);
   const Command* command = FindCommand(name);
   if (command == nullptr) return UnknownCommand(session, name);
-  return RunCommand(*command, arguments.subspan(1), session);
+  const size_t words = name == arguments[0] ? 1 : 2;
+  return RunCommand(*command, arguments.subspan(words), session);
 }
 
 }  // namespace

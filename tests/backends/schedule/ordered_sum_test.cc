@@ -61,6 +61,21 @@ float TreeSum(int64_t a, int64_t b, int64_t offset, int64_t element) {
   return TreeSum(a, a + half, offset, element) + TreeSum(a + half, b, offset, element);
 }
 
+// A worker's life: `fill` makes a group's partial sum. All groups get claimed by somebody.
+template <typename Fill>
+void Work(OrderedSum& sum, const Fill& fill) {
+  OrderedSum::Claim claim;
+  while (!sum.AllClaimed()) {
+    if (!sum.TryNext(&claim)) {
+      std::this_thread::yield();  // no buffer is free
+      continue;
+    }
+    fill(&claim);
+    sum.Finish(claim);
+    for (auto more = sum.CombineNext(); more.ok() && *more;) more = sum.CombineNext();
+  }
+}
+
 // Runs all groups of [first, last) on `workers` threads and returns the result.
 std::vector<float> Sum(const Program& program, int64_t first, int64_t last, int window,
                        int workers) {
@@ -73,14 +88,12 @@ std::vector<float> Sum(const Program& program, int64_t first, int64_t last, int 
   std::vector<std::thread> threads;
   for (int worker = 0; worker < workers; ++worker) {
     threads.emplace_back([&sum, block, worker] {
-      OrderedSum::Claim claim;
-      while (sum.Next(&claim)) {
-        auto* partial = static_cast<float*>(claim.partial_sum);
+      Work(sum, [block, worker](OrderedSum::Claim* claim) {
+        auto* partial = static_cast<float*>(claim->partial_sum);
         // Some finish late, so that the order of finishing differs from that of claiming.
-        if ((claim.group + worker) % 3 == 0) std::this_thread::yield();
-        for (int64_t e = 0; e < block; ++e) partial[e] = PartialSum(claim.group, e);
-        sum.Finish(claim);
-      }
+        if ((claim->group + worker) % 3 == 0) std::this_thread::yield();
+        for (int64_t e = 0; e < block; ++e) partial[e] = PartialSum(claim->group, e);
+      });
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -156,13 +169,11 @@ TEST(OrderedSum, OfScaledSumsIsTheSameTree) {
     std::vector<std::thread> threads;
     for (int worker = 0; worker < workers; ++worker) {
       threads.emplace_back([&sum] {
-        OrderedSum::Claim claim;
-        while (sum.Next(&claim)) {
-          auto* partial = static_cast<float*>(claim.partial_sum);
-          for (int64_t e = 0; e < 3; ++e) partial[e] = PartialSum(claim.group, e);
-          claim.exponent = 50 * (claim.group % 7);
-          sum.Finish(claim);
-        }
+        Work(sum, [](OrderedSum::Claim* claim) {
+          auto* partial = static_cast<float*>(claim->partial_sum);
+          for (int64_t e = 0; e < 3; ++e) partial[e] = PartialSum(claim->group, e);
+          claim->exponent = 50 * (claim->group % 7);
+        });
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -176,22 +187,24 @@ TEST(OrderedSum, OfScaledSumsIsTheSameTree) {
   }
 }
 
-TEST(OrderedSum, StopEndsTheWaiting) {
+TEST(OrderedSum, AFullWindowGivesNothingUntilItsOldestGroupIsCombined) {
   const auto program = MakeProgram(8, 1, DType::kFloat32);
   std::vector<float> result(3),
-      memory(static_cast<size_t>(3 * OrderedSum::BuffersNeeded(*program, 0, 8, 1)));
-  OrderedSum sum(*program, 0, 8, 1, memory.data(), result.data());
-  OrderedSum::Claim first;
-  ASSERT_TRUE(sum.Next(&first));
-  bool got_another = true;
-  std::thread waiting([&] {
-    OrderedSum::Claim second;
-    got_another = sum.Next(&second);  // the window is full: it waits
-  });
-  sum.Stop();
-  waiting.join();
-  EXPECT_FALSE(got_another);
-  EXPECT_FALSE(sum.Next(&first));
+      memory(static_cast<size_t>(3 * OrderedSum::BuffersNeeded(*program, 0, 8, 2)));
+  OrderedSum sum(*program, 0, 8, 2, memory.data(), result.data());
+  OrderedSum::Claim first, second, third;
+  ASSERT_TRUE(sum.TryNext(&first));
+  ASSERT_TRUE(sum.TryNext(&second));
+  EXPECT_FALSE(sum.TryNext(&third));
+  sum.Finish(second);
+  EXPECT_FALSE(*sum.CombineNext());  // in order
+  EXPECT_FALSE(sum.TryNext(&third));
+  sum.Finish(first);
+  EXPECT_TRUE(*sum.CombineNext());
+  EXPECT_TRUE(sum.TryNext(&third));
+  EXPECT_EQ(third.group, 2);
+  EXPECT_TRUE(*sum.CombineNext());
+  EXPECT_FALSE(*sum.CombineNext());
 }
 
 // Every element size, a scalar, a strided and an empty block.

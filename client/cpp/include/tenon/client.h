@@ -15,6 +15,7 @@
 #define TENON_CLIENT_CPP_INCLUDE_TENON_CLIENT_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -23,6 +24,7 @@
 #include "absl/time/time.h"
 #include "tenon/call.h"
 #include "tenon/contract.h"
+#include "tenon/job.h"
 #include "tenon/measure.h"
 #include "tenon/measure_spec.h"
 #include "tenon/v1/provider.pb.h"
@@ -68,6 +70,27 @@ class Client {
   // Starts a measurement. Refusals by the server come from Next().
   absl::StatusOr<MeasureStream> Measure(MeasureRequest request, const CallOptions& options = {});
 
+  // Submits a contraction that the server keeps and runs by itself; returns once it is stored. A
+  // lost answer is no harm where the request has a request_id: ask again.
+  absl::StatusOr<v1::SubmitContractionResponse> SubmitJob(const JobRequest& request,
+                                                          const CallOptions& options = {});
+  // A job by its name, "jobs/{id}".
+  absl::StatusOr<v1::Job> GetJob(const std::string& name, const CallOptions& options = {});
+  // A page of jobs, the newest first.
+  absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request = {},
+                                                const CallOptions& options = {});
+  // Follows the job to its end and returns it; whether it succeeded stands in it.
+  absl::StatusOr<v1::Job> WatchJob(const std::string& name, const CallOptions& options = {},
+                                   const JobCallbacks& callbacks = {},
+                                   absl::Duration progress_interval = absl::Seconds(5));
+  // The result of a job that has succeeded. Every chunk and the whole are checked.
+  absl::StatusOr<JobResult> ReadJobResult(const std::string& name, const CallOptions& options = {},
+                                          const JobReadOptions& read = {});
+  // Asks a job to end, and returns it as it is then.
+  absl::StatusOr<v1::Job> CancelJob(const std::string& name, const CallOptions& options = {});
+  // Forgets a job that has ended; the bytes that became free in the server's store.
+  absl::StatusOr<int64_t> DeleteJob(const std::string& name, const CallOptions& options = {});
+
   // The measures of the server; with an id or alias only that one (UNKNOWN_MEASURE).
   absl::StatusOr<v1::ListMeasuresResponse> ListMeasures(const std::string& id = "",
                                                         const CallOptions& options = {});
@@ -85,6 +108,8 @@ class Client {
 
  private:
   struct Impl;
+  absl::Status ReadOnce(const std::string& name, const CallOptions& options, int64_t offset,
+                        const std::function<absl::Status(const v1::ReadResultResponse&)>& add);
   explicit Client(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
   std::shared_ptr<Impl> impl_;
 };

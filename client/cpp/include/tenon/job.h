@@ -1,0 +1,55 @@
+// Jobs: contractions that the server keeps, whatever becomes of the connection or of itself.
+
+#ifndef TENON_CLIENT_CPP_INCLUDE_TENON_JOB_H_
+#define TENON_CLIENT_CPP_INCLUDE_TENON_JOB_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "tenon/contract.h"
+#include "tenon/v1/job.pb.h"
+
+namespace tenon::client {
+
+// What Client::SubmitJob takes.
+struct JobRequest {
+  // The contraction: no varying operands, no next_set, no progress. Its request_id makes the
+  // submission idempotent: the same request again returns the job that it has made.
+  ContractRequest contraction;
+  // Text for people, at most 256 bytes.
+  std::string display_name;
+  // How long it is kept after its end, > 0. Absent: the server's default.
+  std::optional<absl::Duration> ttl;
+  // It fails when it has run this long, > 0, interruptions not counted. Absent: no limit.
+  std::optional<absl::Duration> max_run_time;
+};
+
+// Called by Client::WatchJob, on the thread that called it. Both may be absent.
+struct JobCallbacks {
+  // The job as it is, then at every change of its state.
+  std::function<void(const v1::Job&)> on_job;
+  std::function<void(const v1::ContractProgress&)> on_progress;
+};
+
+// The result of a job that has succeeded.
+struct JobResult {
+  Tensor tensor;
+  // With normalize: the true result is the tensor times 10 to this power.
+  std::optional<double> log10_scale;
+  v1::SetReport report;
+};
+
+// How Client::ReadJobResult reads.
+struct JobReadOptions {
+  // A read that breaks goes on where it was, after this pause, so many times without a further
+  // byte in between.
+  int tries = 5;
+  absl::Duration pause = absl::Seconds(1);
+};
+
+}  // namespace tenon::client
+
+#endif  // TENON_CLIENT_CPP_INCLUDE_TENON_JOB_H_

@@ -1,0 +1,90 @@
+// Runs jobs, beside the requests of clients.
+
+#ifndef TENON_SERVER_JOB_RUNNER_H_
+#define TENON_SERVER_JOB_RUNNER_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/contraction_work.h"
+#include "server/job_board.h"
+#include "server/job_checkpoint.h"
+#include "server/state.h"
+
+namespace tenon::server {
+
+// A thread for each job that runs, none of which is one of the executor's, so that jobs keep no
+// request waiting; and one that tidies the board. A job reserves its planned peak when it runs and
+// waits while that is not free. Made once the providers are warm; goes before the state.
+class JobRunner {
+ public:
+  struct Options {
+    int threads = 1;
+    // Finished groups are stored this often at most.
+    std::chrono::milliseconds store_interval{1000};
+    // After Stop a job may go on for this long until a group is finished and stored; what is not
+    // stored then is computed again by the next process.
+    std::chrono::milliseconds stop_limit{1000};
+    // When a device has run out of memory a job waits this long, twice as long each further time;
+    // it fails after so many without a finished group in between.
+    std::chrono::milliseconds retry_delay{1000};
+    int max_shortages = 5;
+    // While there is no device that works, it looks again after this long, however often.
+    std::chrono::milliseconds absence_delay{30'000};
+  };
+
+  // state->jobs is not null.
+  JobRunner(ServerState* state, const Options& options);
+  // Stops and waits.
+  ~JobRunner();
+  JobRunner(const JobRunner&) = delete;
+  JobRunner& operator=(const JobRunner&) = delete;
+
+  // Begins no further job, suspends those that run, and returns at once.
+  void Stop();
+  bool idle() const { return board_.running() == 0; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void Work();
+  void Supervise();
+  void Run(const JobRun& run);
+  absl::Status Execute(const JobRun& run, double* run_seconds);
+  absl::Status Admit(ContractWork* work, const JobRun& run);
+  absl::StatusOr<std::vector<Tensor>> LoadOperands(const ContractWork& work, const JobRun& run);
+  absl::Status Resume(ContractWork* work, JobCheckpoint* checkpoint, Reservation* reservation);
+  absl::Status Finish(const JobRun& run, ContractWork* work, ContractWork::Result result,
+                      double seconds);
+  void SetProgress(const JobRun& run, const ContractWork& work, double before_seconds,
+                   const schedule::ContractionJob::Progress& progress);
+  void Settle(const JobRun& run, const absl::Status& status, double run_seconds);
+  // The delay before the next try; nullopt: it has had enough of them.
+  std::optional<std::chrono::milliseconds> NextTry(const JobRun& run);
+
+  ServerState* const state_;
+  JobBoard& board_;
+  const Options options_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  struct Shortages {
+    int64_t next_group = 0;
+    int count = 0;
+  };
+  std::map<int64_t, Shortages> shortages_;  // by job
+  std::optional<Clock::time_point> stop_time_;
+  bool done_ = false;
+  std::vector<std::thread> threads_;
+  std::thread supervisor_;
+};
+
+}  // namespace tenon::server
+
+#endif  // TENON_SERVER_JOB_RUNNER_H_
