@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -55,6 +57,16 @@ class RetryTest : public ::testing::Test {
   ContractionReport::PerProvider ReportOf(int lane) {
     return job_->Report().providers[static_cast<size_t>(lane)];
   }
+  // The first two groups are a's and b's first. Has b wait in its first for a's fault; and once b
+  // has done both, so that the fault is noted and a group finished after it, for a's second try.
+  void WaitForTheSecondTryOfA() {
+    b_.fake.slice_value = [this](int64_t block, int64_t slice, int64_t element) {
+      const bool noted = done_by_b_.contains(0) && done_by_b_.contains(1);
+      while (a_.group_calls() < (noted ? 2 : 1)) std::this_thread::yield();
+      if (element == fake_lanes::kElements - 1) done_by_b_.insert(slice);
+      return fake_lanes::OrderedValue(block, slice, element);
+    };
+  }
   void ExpectNothingLeft() {
     job_.reset();
     EXPECT_EQ(a_.fake.live(), (FakeProvider::Live{1, 0, 0}));
@@ -65,6 +77,7 @@ class RetryTest : public ::testing::Test {
   CancelToken cancel_;
   Buffers buffers_{1};
   std::unique_ptr<ContractionJob> job_;
+  std::set<int64_t> done_by_b_;  // slices; by its only worker
 };
 
 TEST_F(RetryTest, ADeviceThatDiesOnTheNthGroupIsReplacedWithTheSameBits) {
@@ -147,13 +160,7 @@ TEST_F(RetryTest, AProviderThatCanNotBindTakesNoPart) {
 TEST_F(RetryTest, AFullDeviceIsTriedOnceMore) {
   const std::vector<double> expected = Expected();
   a_.fake.FailFrom(Entry::kRunGroup, 1, kFull);
-  b_.fake.slice_value = [this](int64_t block, int64_t slice, int64_t element) {
-    // The first group waits for the first fault, the second for the second.
-    while (b_.group_calls() <= 2 && a_.group_calls() < b_.group_calls()) {
-      std::this_thread::yield();
-    }
-    return fake_lanes::OrderedValue(block, slice, element);
-  };
+  WaitForTheSecondTryOfA();
   ASSERT_TRUE(Run().ok());
   EXPECT_EQ(buffers_.result, expected);
   EXPECT_EQ(a_.group_calls(), 2);
@@ -166,12 +173,7 @@ TEST_F(RetryTest, AFullDeviceIsTriedOnceMore) {
 TEST_F(RetryTest, AHiccupCostsAGroupAndNotTheLane) {
   const std::vector<double> expected = Expected();
   a_.fake.FailNth(Entry::kRunGroup, 1, kHiccup);
-  b_.fake.slice_value = [this](int64_t block, int64_t slice, int64_t element) {
-    while (b_.group_calls() <= 2 && a_.group_calls() < b_.group_calls()) {
-      std::this_thread::yield();
-    }
-    return fake_lanes::OrderedValue(block, slice, element);
-  };
+  WaitForTheSecondTryOfA();
   ASSERT_TRUE(Run().ok());
   EXPECT_EQ(buffers_.result, expected);
   EXPECT_GE(ReportOf(0).groups, 1);  // it was tried again, and did it
