@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <random>
 #include <set>
 #include <string>
 #include <thread>
@@ -247,6 +248,40 @@ TEST_F(RetryTest, TheFastLaneTakesMore) {
   EXPECT_EQ(buffers_.result, Expected());
   EXPECT_GE(ReportOf(0).groups, 3);
   EXPECT_EQ(ReportOf(0).groups + ReportOf(1).groups, kSlices);
+}
+
+// Whatever fails when, the job ends: with the same bits, or with a fault that a device reported.
+TEST_F(RetryTest, AnyFaultsEndInTheSameBitsOrAFault) {
+  const std::vector<double> expected = Expected();
+  int finished = 0;
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    std::minstd_rand random(seed);
+    std::vector<std::unique_ptr<FakeLane>> lanes;
+    std::vector<std::shared_ptr<plugin::Provider>> providers;
+    for (int lane = 0; lane < 3; ++lane) {
+      lanes.push_back(std::make_unique<FakeLane>(std::string(1, static_cast<char>('a' + lane))));
+      for (int fault = static_cast<int>(random() % 4); fault > 0; --fault) {
+        const auto n = static_cast<int>(1 + random() % 6);
+        const Error& error = random() % 4 == 0 ? kDead : random() % 2 == 0 ? kFull : kHiccup;
+        lanes.back()->fake.FailNth(Entry::kRunGroup, n, error);
+      }
+      providers.push_back(lanes.back()->Make());
+    }
+    const auto threads = static_cast<int>(3 + random() % 7);
+    const absl::Status status = RunOn(providers, SlicedSum(1, threads));
+    if (status.ok()) {
+      ++finished;
+      EXPECT_EQ(buffers_.result, expected);
+    } else {
+      EXPECT_NE(plugin::ClassifyFault(status), plugin::Fault::kNone) << status;
+    }
+    job_.reset();
+    for (const auto& lane : lanes) {
+      EXPECT_EQ(lane->fake.live(), (FakeProvider::Live{1, 0, 0}));
+    }
+  }
+  EXPECT_GT(finished, 100);
 }
 
 // The only group of a job without slices is written in place, and moves all the same.
