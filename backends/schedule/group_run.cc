@@ -162,30 +162,25 @@ void ContractionJob::Impl::GroupRun::Fail(int lane, Task task, absl::Status erro
   changed_.notify_all();
 }
 
-// Whether what is left will never be done.
+// Whether what is left will never be done: a group has no lane left, or nobody works and nobody
+// may.
 bool ContractionJob::Impl::GroupRun::IsHopeless() const {
-  const int lanes = static_cast<int>(job_.lanes.size());
-  const auto some_lane = [lanes](const auto& fits) {
-    for (int lane = 0; lane < lanes; ++lane) {
-      if (fits(lane)) return true;
-    }
-    return false;
-  };
-  bool takeable = false;  // by a lane that may work now
+  bool may_go_on = running_ > 0;
   for (const Task& task : returned_) {
-    if (!some_lane(
-            [&](int lane) { return !job_.lanes[lane].out && !Contains(task.failed_on, lane); })) {
-      return true;
+    bool has_lane = false;
+    for (int lane = 0; lane < static_cast<int>(job_.lanes.size()); ++lane) {
+      if (job_.lanes[lane].out || Contains(task.failed_on, lane)) continue;
+      has_lane = true;
+      may_go_on = may_go_on || MayWork(lane);
     }
-    takeable = takeable || some_lane([&](int lane) {
-                 return MayWork(lane) && !Contains(task.failed_on, lane);
-               });
+    if (!has_lane) return true;
   }
-  if (!sum_.AllClaimed()) {
-    takeable = takeable || some_lane([&](int lane) { return MayWork(lane); });
-    if (!some_lane([&](int lane) { return !job_.lanes[lane].out; })) return true;
+  bool all_out = true;
+  for (int lane = 0; lane < static_cast<int>(job_.lanes.size()); ++lane) {
+    all_out = all_out && job_.lanes[lane].out;
+    may_go_on = may_go_on || (MayWork(lane) && sum_.HasNext());
   }
-  return running_ == 0 && !takeable;
+  return (all_out && !sum_.AllClaimed()) || !may_go_on;
 }
 
 void ContractionJob::Impl::GroupRun::End(const absl::Status& status) {

@@ -239,10 +239,15 @@ void OrderedSum::Resume(const ResumePoint& point) {
 
 bool OrderedSum::TryNext(Claim* claim) {
   std::lock_guard lock(mutex_);
-  if (claimed_ >= last_ || claimed_ >= combined_ + window_) return false;
+  if (!NextFits()) return false;
   claim->group = claimed_++;
   claim->partial_sum = SlotOf(claim->group).data;
   return true;
+}
+
+bool OrderedSum::HasNext() const {
+  std::lock_guard lock(mutex_);
+  return NextFits();
 }
 
 bool OrderedSum::AllClaimed() const {

@@ -72,6 +72,7 @@ class OrderedSum {
   };
   // The next group that nobody has claimed; false when there is none, or no buffer for it.
   bool TryNext(Claim* claim);
+  bool HasNext() const;  // whether that would give one
   bool AllClaimed() const;
   // The group's partial sum is complete. Who calls this calls CombineNext until it says false.
   void Finish(const Claim& claim);
@@ -89,6 +90,8 @@ class OrderedSum {
     int64_t exponent = 0;
   };
 
+  // With mutex_ held.
+  bool NextFits() const { return claimed_ < last_ && claimed_ < combined_ + window_; }
   bool normalizes() const { return program_.descriptor().normalize != 0; }
   int64_t block_bytes() const { return program_.descriptor().block_elements * DTypeSize(dtype_); }
   Sum& SlotOf(int64_t group) { return slots_[(group - first_) % window_]; }

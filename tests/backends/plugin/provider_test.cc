@@ -241,12 +241,12 @@ TEST_F(ProviderTest, FailuresOfAContractionComeThroughAndLeakNothing) {
       Fails((*compiled)->Begin(memory, operands_, execution_options_), Reason::kDeviceMemory));
   auto execution = (*compiled)->Begin(memory, operands_, execution_options_);
   ASSERT_TRUE(execution.ok());
-  fake_.FailNth(Entry::kBindSet, 1, Error(Reason::kDeviceFault, "x"));
-  EXPECT_TRUE(Fails((*execution)->BindSet(operands_), Reason::kDeviceFault));
-  fake_.FailNth(Entry::kRunGroup, 2, Error(Reason::kDeviceFault, "second"));
+  fake_.FailNth(Entry::kBindSet, 1, Error(Reason::kInternal, "x"));
+  EXPECT_TRUE(Fails((*execution)->BindSet(operands_), Reason::kInternal));
+  fake_.FailNth(Entry::kRunGroup, 2, Error(Reason::kInternal, "second"));
   double sum[3];
   EXPECT_TRUE((*execution)->RunGroup(0, 0, 0, 1, sum).ok());
-  EXPECT_TRUE(Fails((*execution)->RunGroup(0, 0, 1, 2, sum), Reason::kDeviceFault));
+  EXPECT_TRUE(Fails((*execution)->RunGroup(0, 0, 1, 2, sum), Reason::kInternal));
   EXPECT_TRUE((*execution)->RunGroup(0, 0, 1, 2, sum).ok());
   EXPECT_EQ(fake_.groups().size(), 2u);
   fake_.FailNth(Entry::kStatistics, 0, Error(Reason::kInternal, "x"));

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <random>
+#include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -55,6 +58,16 @@ class RetryTest : public ::testing::Test {
   ContractionReport::PerProvider ReportOf(int lane) {
     return job_->Report().providers[static_cast<size_t>(lane)];
   }
+  // The first two groups are a's and b's first. Has b wait in its first for a's fault; and once b
+  // has done both, so that the fault is noted and a group finished after it, for a's second try.
+  void WaitForTheSecondTryOfA() {
+    b_.fake.slice_value = [this](int64_t block, int64_t slice, int64_t element) {
+      const bool noted = done_by_b_.contains(0) && done_by_b_.contains(1);
+      while (a_.group_calls() < (noted ? 2 : 1)) std::this_thread::yield();
+      if (element == fake_lanes::kElements - 1) done_by_b_.insert(slice);
+      return fake_lanes::OrderedValue(block, slice, element);
+    };
+  }
   void ExpectNothingLeft() {
     job_.reset();
     EXPECT_EQ(a_.fake.live(), (FakeProvider::Live{1, 0, 0}));
@@ -65,6 +78,7 @@ class RetryTest : public ::testing::Test {
   CancelToken cancel_;
   Buffers buffers_{1};
   std::unique_ptr<ContractionJob> job_;
+  std::set<int64_t> done_by_b_;  // slices; by its only worker
 };
 
 TEST_F(RetryTest, ADeviceThatDiesOnTheNthGroupIsReplacedWithTheSameBits) {
@@ -147,13 +161,7 @@ TEST_F(RetryTest, AProviderThatCanNotBindTakesNoPart) {
 TEST_F(RetryTest, AFullDeviceIsTriedOnceMore) {
   const std::vector<double> expected = Expected();
   a_.fake.FailFrom(Entry::kRunGroup, 1, kFull);
-  b_.fake.slice_value = [this](int64_t block, int64_t slice, int64_t element) {
-    // The first group waits for the first fault, the second for the second.
-    while (b_.group_calls() <= 2 && a_.group_calls() < b_.group_calls()) {
-      std::this_thread::yield();
-    }
-    return fake_lanes::OrderedValue(block, slice, element);
-  };
+  WaitForTheSecondTryOfA();
   ASSERT_TRUE(Run().ok());
   EXPECT_EQ(buffers_.result, expected);
   EXPECT_EQ(a_.group_calls(), 2);
@@ -166,12 +174,7 @@ TEST_F(RetryTest, AFullDeviceIsTriedOnceMore) {
 TEST_F(RetryTest, AHiccupCostsAGroupAndNotTheLane) {
   const std::vector<double> expected = Expected();
   a_.fake.FailNth(Entry::kRunGroup, 1, kHiccup);
-  b_.fake.slice_value = [this](int64_t block, int64_t slice, int64_t element) {
-    while (b_.group_calls() <= 2 && a_.group_calls() < b_.group_calls()) {
-      std::this_thread::yield();
-    }
-    return fake_lanes::OrderedValue(block, slice, element);
-  };
+  WaitForTheSecondTryOfA();
   ASSERT_TRUE(Run().ok());
   EXPECT_EQ(buffers_.result, expected);
   EXPECT_GE(ReportOf(0).groups, 1);  // it was tried again, and did it
@@ -245,6 +248,40 @@ TEST_F(RetryTest, TheFastLaneTakesMore) {
   EXPECT_EQ(buffers_.result, Expected());
   EXPECT_GE(ReportOf(0).groups, 3);
   EXPECT_EQ(ReportOf(0).groups + ReportOf(1).groups, kSlices);
+}
+
+// Whatever fails when, the job ends: with the same bits, or with a fault that a device reported.
+TEST_F(RetryTest, AnyFaultsEndInTheSameBitsOrAFault) {
+  const std::vector<double> expected = Expected();
+  int finished = 0;
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    std::minstd_rand random(seed);
+    std::vector<std::unique_ptr<FakeLane>> lanes;
+    std::vector<std::shared_ptr<plugin::Provider>> providers;
+    for (int lane = 0; lane < 3; ++lane) {
+      lanes.push_back(std::make_unique<FakeLane>(std::string(1, static_cast<char>('a' + lane))));
+      for (int fault = static_cast<int>(random() % 4); fault > 0; --fault) {
+        const auto n = static_cast<int>(1 + random() % 6);
+        const Error& error = random() % 4 == 0 ? kDead : random() % 2 == 0 ? kFull : kHiccup;
+        lanes.back()->fake.FailNth(Entry::kRunGroup, n, error);
+      }
+      providers.push_back(lanes.back()->Make());
+    }
+    const auto threads = static_cast<int>(3 + random() % 7);
+    const absl::Status status = RunOn(providers, SlicedSum(1, threads));
+    if (status.ok()) {
+      ++finished;
+      EXPECT_EQ(buffers_.result, expected);
+    } else {
+      EXPECT_NE(plugin::ClassifyFault(status), plugin::Fault::kNone) << status;
+    }
+    job_.reset();
+    for (const auto& lane : lanes) {
+      EXPECT_EQ(lane->fake.live(), (FakeProvider::Live{1, 0, 0}));
+    }
+  }
+  EXPECT_GT(finished, 100);
 }
 
 // The only group of a job without slices is written in place, and moves all the same.
