@@ -71,7 +71,8 @@ void ContractStream::OnHalfClose() {
 
 absl::Status ContractStream::OnHeader(v1::ContractHeader* header) {
   TENON_RETURN_IF_ERROR(state_->lifecycle.CheckAdmitting());
-  TENON_ASSIGN_OR_RETURN(ContractCall call, DecodeHeader(header, *state_, HeaderUse::kContract));
+  TENON_ASSIGN_OR_RETURN(ContractCall call,
+                         DecodeHeader(header, *state_, caller(), HeaderUse::kContract));
   header_complete_ = call.complete();
   work_ = std::make_unique<ContractWork>(std::move(call), state_, cancel());
   TENON_RETURN_IF_ERROR(state_->executor.Submit([self = self()] {

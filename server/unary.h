@@ -15,6 +15,7 @@
 #include "backends/core/error.h"
 #include "server/logging.h"
 #include "server/metrics.h"
+#include "server/principal.h"
 #include "server/status.h"
 
 namespace tenon::server {
@@ -55,13 +56,20 @@ absl::Status AnswerWithinMemory(Answer&& answer) {
   }
 }
 
-// Runs `answer`, which fills the response and returns a status, and ends the call. `answer` must
+// Whether the caller may call the method at all: those of administration need an administrator.
+inline absl::Status CheckAccess(Method method, grpc::ServerContextBase* context) {
+  return method == Method::kAdmin ? CheckAdministrator(context) : CheckCaller(context);
+}
+
+// Runs `answer`, which fills the response and returns a status, and ends the call; not for callers
+// who may not call it. `answer` must
 // not wait for anything.
 template <typename Answer>
 grpc::ServerUnaryReactor* AnswerNow(grpc::CallbackServerContext* context, Metrics* metrics,
                                     Method method, std::string_view name, Answer&& answer) {
   CallRecord record(metrics, method, name);
-  const absl::Status status = AnswerWithinMemory(std::forward<Answer>(answer));
+  absl::Status status = CheckAccess(method, context);
+  if (status.ok()) status = AnswerWithinMemory(std::forward<Answer>(answer));
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   record.End(status);
   reactor->Finish(ToGrpcStatus(status));

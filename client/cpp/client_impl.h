@@ -7,6 +7,7 @@
 
 #include "client/cpp/status.h"
 #include "tenon/client.h"
+#include "tenon/v1/admin.grpc.pb.h"
 #include "tenon/v1/contraction.grpc.pb.h"
 #include "tenon/v1/measurement.grpc.pb.h"
 #include "tenon/v1/provider.grpc.pb.h"
@@ -19,6 +20,7 @@ struct Client::Impl {
   std::unique_ptr<v1::ContractionService::Stub> contraction;
   std::unique_ptr<v1::MeasurementService::Stub> measurement;
   std::unique_ptr<v1::ProviderService::Stub> provider;
+  std::unique_ptr<v1::AdminService::Stub> admin;
 };
 
 }  // namespace tenon::client

@@ -13,13 +13,15 @@
 namespace tenon::tool {
 namespace {
 
-constexpr std::array<Command, 7> kCommands = {{
+constexpr std::array<Command, 9> kCommands = {{
     {ContractSpec, RunContract},
     {EstimateSpec, RunEstimate},
     {PlanSpec, RunPlan},
     {MeasureCommandSpec, RunMeasure},
     {MeasuresSpec, RunMeasures},
     {InfoSpec, RunInfo},
+    {AdminSpec, RunAdmin},
+    {TokenSpec, RunToken},
     {VersionSpec, RunVersion},
 }};
 
