@@ -257,5 +257,65 @@ TEST_F(ContentStoreTest, NewContentTakesThePlaceOfOld) {
   EXPECT_EQ(store_.List(Kind::kDataset, "").size(), 2u);
 }
 
+// Equal content of two owners is kept twice: neither sees, ages or deletes the other's.
+TEST_F(ContentStoreTest, OwnersKnowNothingOfEachOther) {
+  const auto put = [this](const std::string& owner, ContentStore::PutOptions options) {
+    auto stored =
+        store_.Put(Kind::kTensor, owner, MakeTensor({10}, 1), std::move(options), &created_);
+    EXPECT_TRUE(stored.ok()) << stored.status();
+    return (*stored)->handle;
+  };
+  const auto reason = [](const auto& result) { return GetErrorDetails(result.status()).reason; };
+  const std::string handle = put("a", {.display_name = "of a"});
+  EXPECT_EQ(reason(store_.Get(Kind::kTensor, "b", handle)), Reason::kNotFound);
+  EXPECT_EQ(reason(store_.Get(Kind::kTensor, "", handle)), Reason::kNotFound);
+  EXPECT_EQ(reason(store_.Describe(Kind::kTensor, "b", handle)), Reason::kNotFound);
+  EXPECT_EQ(reason(store_.Delete(Kind::kTensor, "b", handle)), Reason::kNotFound);
+  EXPECT_TRUE(store_.List(Kind::kTensor, "b").empty());
+  EXPECT_EQ(store_.List(Kind::kTensor, std::nullopt).at(0).owner, "a");
+  now_ += seconds(60);
+  EXPECT_EQ(put("b", {}), handle);
+  EXPECT_TRUE(created_);
+  EXPECT_EQ(store_.Describe(Kind::kTensor, "b", handle)->display_name, "");
+  EXPECT_EQ(store_.Describe(Kind::kTensor, "b", handle)->created, now_);
+  EXPECT_EQ(store_.List(Kind::kTensor, std::nullopt).size(), 2u);
+  EXPECT_EQ(budget_.reserved_bytes(), 2 * (10 + kEntry));
+  now_ += seconds(60);  // a's time is over
+  EXPECT_EQ(reason(store_.Get(Kind::kTensor, "a", handle)), Reason::kNotFound);
+  EXPECT_TRUE(store_.Get(Kind::kTensor, "b", handle).ok());
+}
+
+TEST_F(ContentStoreTest, OwnersHaveQuotas) {
+  store_.SetOwnerLimit(kEntry + 20);
+  Put(MakeTensor({10}, 1));
+  const auto refused = store_.Put(Kind::kTensor, "", MakeTensor({10}, 2), {}, &created_);
+  ASSERT_FALSE(refused.ok());
+  const ErrorDetails details = GetErrorDetails(refused.status());
+  EXPECT_EQ(details.reason, Reason::kQuota);
+  EXPECT_EQ(details.metadata.at("stored_bytes"), std::to_string(kEntry + 10));
+  EXPECT_EQ(budget_.reserved_bytes(), kEntry + 10);
+  Put(MakeTensor({10}, 1));  // the same again takes nothing
+  EXPECT_FALSE(created_);
+  EXPECT_FALSE(store_.CheckQuota("", kEntry).ok());
+  EXPECT_TRUE(store_.CheckQuota("b", kEntry + 20).ok());
+  EXPECT_FALSE(store_.CheckQuota("b", kEntry + 21).ok());
+  now_ += seconds(101);  // expired content no longer counts
+  EXPECT_TRUE(store_.CheckQuota("", kEntry).ok());
+  Put(MakeTensor({10}, 2));
+  store_.Evict(1);
+  EXPECT_TRUE(store_.CheckQuota("", kEntry + 20).ok());
+  store_.SetOwnerLimit(0);
+  EXPECT_TRUE(store_.CheckQuota("", int64_t{1} << 60).ok());
+}
+
+TEST_F(ContentStoreTest, TheDefaultTimeToLiveMayChange) {
+  const std::string before = Put(MakeTensor({4}, 1))->handle;
+  store_.SetDefaultTtl(seconds(10));
+  const std::string after = Put(MakeTensor({4}, 2))->handle;
+  now_ += seconds(11);
+  EXPECT_EQ(GetReason(after), Reason::kNotFound);
+  EXPECT_TRUE(store_.Get(Kind::kDataset, "", before).ok());
+}
+
 }  // namespace
 }  // namespace tenon::server
