@@ -107,6 +107,7 @@ class TrimCall final : public grpc::ServerUnaryReactor {
       : record_(&state->metrics, Method::kAdmin, kTrimName) {
     absl::Status status = CheckAccess(Method::kAdmin, context);
     if (status.ok()) {
+      record_.set_caller(CallerOf(*context));
       status = executor->Submit([this, state, request, response] {
         End(AnswerWithinMemory([&] {
           Trim(*request, state, response);

@@ -42,6 +42,7 @@ class EstimateCall final : public grpc::ServerUnaryReactor, private StoppableCal
     const absl::Status allowed = CheckCaller(context);
     if (!allowed.ok()) return End(allowed);
     owner_ = CallerOf(*context);
+    record_.set_caller(owner_);
     // The call is alive until it is finished, so that the task may hold a plain pointer.
     const absl::Status submitted = state_->executor.Submit([this] { Run(); });
     if (!submitted.ok()) End(submitted);

@@ -459,8 +459,11 @@ void ContractStream::OnEnd() {
   state_->metrics.CallEnded(Method::kContract, status, seconds);
   state_->metrics.AddPayloadBytes(Direction::kReceived, received_bytes_);
   state_->metrics.AddPayloadBytes(Direction::kSent, sent_bytes_);
+  LogFields more = CallerFields(caller());
+  more.emplace_back("received_bytes", received_bytes_.load());
+  more.emplace_back("sent_bytes", sent_bytes_.load());
   LogRequest(kMethodName, work_ == nullptr ? "" : work_->call().request_id, status, seconds,
-             {{"received_bytes", received_bytes_.load()}, {"sent_bytes", sent_bytes_.load()}});
+             std::move(more));
 }
 
 }  // namespace tenon::server

@@ -87,6 +87,7 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, pu
     const absl::Status allowed = CheckCaller(context);
     if (!allowed.ok()) return Release(allowed);
     upload_.set_owner(CallerOf(*context));
+    record_.set_caller(CallerOf(*context));
     StartRead(&received_);
     Release();
   }

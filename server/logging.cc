@@ -119,6 +119,11 @@ void Log(LogLevel level, std::string_view event, const LogFields& fields) {
   Logger().log(SpdLevel(level), spdlog::string_view_t(line.data(), line.size()));
 }
 
+LogFields CallerFields(const std::string& name) {
+  if (name.empty()) return {};
+  return {{"principal", name}};
+}
+
 void LogRequest(std::string_view method, std::string_view request_id, const absl::Status& status,
                 double seconds, LogFields more) {
   LogFields fields = {{"method", std::string(method)},

@@ -31,6 +31,9 @@ LogLevel SetLogLevel(LogLevel level);
 // escaped, so that no client can forge a line. Thread-safe.
 void Log(LogLevel level, std::string_view event, const LogFields& fields = {});
 
+// {"principal", name} for the lines of its calls; nothing where the server knows no principals.
+LogFields CallerFields(const std::string& name);
+
 // The line of a finished call. An internal error is logged as an error, with its text; refusals
 // as information, with reason and text.
 void LogRequest(std::string_view method, std::string_view request_id, const absl::Status& status,

@@ -362,7 +362,8 @@ void MeasurementStream::OnEnd() {
     std::lock_guard lock(mutex_);
     request_id = request_id_;
   }
-  LogRequest("tenon.v1.MeasurementService/Measure", request_id, status, seconds);
+  LogRequest("tenon.v1.MeasurementService/Measure", request_id, status, seconds,
+             CallerFields(caller()));
 }
 
 }  // namespace tenon::server

@@ -64,6 +64,7 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
     const absl::Status allowed = CheckCaller(context);
     if (!allowed.ok()) return End(allowed);
     owner_ = CallerOf(*context);
+    record_.set_caller(owner_);
     const double interval = request_.execution().progress_interval_seconds();
     // Another value is refused later.
     if (interval > 0) ticker_ = std::make_unique<Ticker>(interval, [this] { SendProgress(); });

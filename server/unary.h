@@ -30,18 +30,19 @@ class CallRecord {
   }
   // For the log.
   void set_request_id(std::string_view id) { request_id_ = id; }
+  void set_caller(std::string name) { caller_ = std::move(name); }
   void End(const absl::Status& status) {
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
     metrics_->CallEnded(method_, status, seconds);
-    LogRequest(name_, request_id_, status, seconds);
+    LogRequest(name_, request_id_, status, seconds, CallerFields(caller_));
   }
 
  private:
   Metrics* const metrics_;
   const Method method_;
   const std::string_view name_;  // full name, a literal
-  std::string request_id_;
+  std::string request_id_, caller_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
@@ -69,7 +70,10 @@ grpc::ServerUnaryReactor* AnswerNow(grpc::CallbackServerContext* context, Metric
                                     Method method, std::string_view name, Answer&& answer) {
   CallRecord record(metrics, method, name);
   absl::Status status = CheckAccess(method, context);
-  if (status.ok()) status = AnswerWithinMemory(std::forward<Answer>(answer));
+  if (status.ok()) {
+    record.set_caller(CallerOf(*context));
+    status = AnswerWithinMemory(std::forward<Answer>(answer));
+  }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   record.End(status);
   reactor->Finish(ToGrpcStatus(status));
