@@ -2,11 +2,11 @@
 
 #include <malloc.h>
 
-#include <cmath>
+#include <algorithm>
 #include <limits>
-#include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "backends/core/block_pool.h"

@@ -1,6 +1,9 @@
 #include "server/authenticator.h"
 
 #include <grpc/grpc_security_constants.h>
+#include <grpcpp/generic/async_generic_service.h>
+
+#include <iterator>
 
 #include "absl/strings/match.h"
 #include "backends/core/error.h"
@@ -50,7 +53,12 @@ class CallerContexts final : public grpc::ContextAllocator {
   grpc::CallbackServerContext* NewCallbackServerContext() override {
     return new CallerContext(authenticator_);
   }
+  // Of methods that nobody offers. Release gets these, too, so they must not come from elsewhere.
+  grpc::GenericCallbackServerContext* NewGenericCallbackServerContext() override {
+    return new grpc::GenericCallbackServerContext();
+  }
   void Release(grpc::CallbackServerContext* context) override { delete context; }
+  void Release(grpc::GenericCallbackServerContext* context) override { delete context; }
 
  private:
   Authenticator* const authenticator_;

@@ -40,7 +40,10 @@ class EstimateCall final : public grpc::ServerUnaryReactor, private StoppableCal
         response_(response),
         record_(&state->metrics, Method::kEstimate, kMethodName) {
     const absl::Status allowed = CheckCaller(context);
-    if (!allowed.ok()) return End(allowed);
+    if (!allowed.ok()) {
+      End(allowed);
+      return;
+    }
     owner_ = CallerOf(*context);
     record_.set_caller(owner_);
     // The call is alive until it is finished, so that the task may hold a plain pointer.

@@ -85,7 +85,10 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, pu
         response_(response) {
     state_->watchdog.Add(this);
     const absl::Status allowed = CheckCaller(context);
-    if (!allowed.ok()) return Release(allowed);
+    if (!allowed.ok()) {
+      Release(allowed);
+      return;
+    }
     upload_.set_owner(CallerOf(*context));
     record_.set_caller(CallerOf(*context));
     StartRead(&received_);

@@ -62,7 +62,10 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
         waiting_before_(state->executor.queued()) {
     record_.set_request_id(Utf8Prefix(request_.request_id(), kLoggedIdBytes));
     const absl::Status allowed = CheckCaller(context);
-    if (!allowed.ok()) return End(allowed);
+    if (!allowed.ok()) {
+      End(allowed);
+      return;
+    }
     owner_ = CallerOf(*context);
     record_.set_caller(owner_);
     const double interval = request_.execution().progress_interval_seconds();

@@ -1,4 +1,4 @@
-#include <cmath>
+#include <string>
 #include <utility>
 
 #include "backends/core/error.h"
