@@ -1,4 +1,4 @@
-// AdminService: part of the contract, not offered yet.
+// AdminService of the contract: verbs of the operator, for administrators only.
 
 #ifndef TENON_SERVER_ADMIN_SERVICE_H_
 #define TENON_SERVER_ADMIN_SERVICE_H_
@@ -11,7 +11,8 @@
 
 namespace tenon::server {
 
-// `state` outlives the service.
+// `state` outlives the service. Needs neither a warm provider nor the executor, so that it answers
+// while the server starts, drains, or is full.
 std::unique_ptr<grpc::Service> MakeAdminService(ServerState* state);
 
 }  // namespace tenon::server

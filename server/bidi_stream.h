@@ -13,12 +13,14 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "backends/core/cancel.h"
 #include "backends/core/error.h"
 #include "server/frames.h"
+#include "server/principal.h"
 #include "server/status.h"
 #include "server/write_watchdog.h"
 
@@ -68,10 +70,15 @@ class BidiStream : public RawBidiReactor,
   void Begin() {
     self_ = this->shared_from_this();
     watchdog_->Add(this);
+    const absl::Status allowed = CheckCaller(context_);
+    if (!allowed.ok()) return Fail(allowed);
+    caller_ = CallerOf(*context_);
     ReadNext();
   }
 
   const CancelToken* cancel() const { return &cancel_; }
+  // The principal that calls. Stays when the call has ended.
+  const std::string& caller() const { return caller_; }
 
  protected:
   // Both are called from gRPC's threads with no lock held and must not throw (running out of memory
@@ -320,6 +327,7 @@ class BidiStream : public RawBidiReactor,
   grpc::CallbackServerContext* const context_;
   WriteWatchdog* const watchdog_;
   CancelToken cancel_;
+  std::string caller_;
   grpc::ByteBuffer received_, sending_;
   Request request_;
   Response response_;

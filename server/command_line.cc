@@ -22,6 +22,14 @@ namespace {
 constexpr const char* kSettings[] = {"listen",
                                      "metrics",
                                      "insecure_listen",
+                                     "tls_cert",
+                                     "tls_key",
+                                     "tls_client_ca",
+                                     "tls_reload_interval",
+                                     "token_file",
+                                     "admin_principals",
+                                     "max_streams_per_principal",
+                                     "max_stored_bytes_per_principal",
                                      "providers",
                                      "memory_budget",
                                      "threads",
@@ -218,6 +226,27 @@ absl::Status ApplyConfigText(std::string_view json, const std::string& file) {
     TENON_RETURN_IF_ERROR(SetFlag(flag, *text, StrCat(file, ": key '", key, "'")));
   }
   return absl::OkStatus();
+}
+
+SettingTexts CurrentSettings() {
+  SettingTexts texts;
+  for (const char* name : kSettings) {
+    texts[name] = absl::FindCommandLineFlag(name)->CurrentValue();
+  }
+  return texts;
+}
+
+absl::StatusOr<ConfigAgain> ReadConfigAgain(const std::vector<std::string>& arguments) {
+  const absl::FlagSaver saver;
+  for (const char* name : kSettings) {
+    absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
+    TENON_RETURN_IF_ERROR(SetFlag(flag, flag->DefaultValue(), StrCat("--", name)));
+  }
+  TENON_RETURN_IF_ERROR(ParseCommandLine(arguments).status());
+  ConfigAgain again;
+  TENON_ASSIGN_OR_RETURN(again.config, ConfigFromFlags());
+  again.settings = CurrentSettings();
+  return again;
 }
 
 std::string ConfigJson(const Config& config, int indent) {

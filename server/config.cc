@@ -16,6 +16,7 @@
 #include "server/job_store.h"
 #include "server/process_stats.h"
 #include "server/scratch_space.h"
+#include "server/security_settings.h"
 
 ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:50551"},
           "Addresses to serve gRPC on: HOST:PORT or unix:PATH. Port 0 lets the system choose. May "
@@ -23,7 +24,8 @@ ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:50551"},
 ABSL_FLAG(std::string, metrics, "127.0.0.1:50552",
           "HTTP address of /metrics, /livez and /readyz. Empty: none.");
 ABSL_FLAG(bool, insecure_listen, false,
-          "Allow --listen to name an address that other machines reach, without encryption.");
+          "Allow --listen and --metrics to name an address that other machines reach, without "
+          "encryption.");
 ABSL_FLAG(std::vector<std::string>, providers, (std::vector<std::string>{"cpu", "reference"}),
           "Providers to start.");
 ABSL_FLAG(std::string, memory_budget, "80%",
@@ -153,10 +155,11 @@ absl::Status FillAddresses(Config* config) {
   for (const std::string& text : absl::GetFlag(FLAGS_listen)) {
     absl::StatusOr<Address> address = ParseAddress(text);
     if (!address.ok()) return BadSetting("listen", std::string(address.status().message()));
-    if (!address->local && !absl::GetFlag(FLAGS_insecure_listen)) {
+    if (!address->local && config->tls == nullptr && !absl::GetFlag(FLAGS_insecure_listen)) {
       return BadSetting("listen", StrCat("'", text,
                                          "' can be reached from other machines and is not "
-                                         "encrypted; give --insecure_listen to allow that"));
+                                         "encrypted; give --tls_cert and --tls_key, or "
+                                         "--insecure_listen to allow that"));
     }
     config->listen.push_back(*std::move(address));
   }
@@ -297,8 +300,10 @@ absl::StatusOr<int64_t> ParseBytes(std::string_view text, int64_t whole) {
 
 absl::StatusOr<Config> ConfigFromFlags() {
   Config config;
+  TENON_RETURN_IF_ERROR(FillSecurity(&config));
   TENON_RETURN_IF_ERROR(FillAddresses(&config));
   TENON_RETURN_IF_ERROR(FillResources(&config));
+  TENON_RETURN_IF_ERROR(FillQuotas(&config));
   TENON_RETURN_IF_ERROR(FillDurations(&config));
   TENON_ASSIGN_OR_RETURN(config.data_root,
                          CheckDirectory("data_root", absl::GetFlag(FLAGS_data_root)));

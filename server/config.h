@@ -7,6 +7,8 @@
 #define TENON_SERVER_CONFIG_H_
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +17,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/address.h"
+#include "server/tls.h"
+#include "server/token_table.h"
 
 namespace tenon::server {
 
@@ -51,6 +55,14 @@ struct Config {
   std::string calibration_dir;  // of what providers measured; empty: nothing is kept
   bool default_calibration_dir = false;
 
+  TlsFiles tls_files;
+  std::shared_ptr<const TlsMaterial> tls;    // read from them; null: TCP is not encrypted
+  absl::Duration tls_reload_interval;        // 0: only when told to
+  std::shared_ptr<const TokenTable> tokens;  // null: callers need none
+  std::vector<std::string> admin_principals;
+  int max_streams_per_principal = 0;           // 0: no limit
+  int64_t max_stored_bytes_per_principal = 0;  // 0: no limit
+
   std::string port_file;  // empty: none
 
   std::string log_level;  // trace, debug, info, warning, error
@@ -75,6 +87,20 @@ absl::Status ApplyConfigText(std::string_view json, const std::string& file);
 
 // Reads the flags and checks all of them. BAD_PARAMETER with the flag's name as the field.
 absl::StatusOr<Config> ConfigFromFlags();
+
+// Settings as texts, by name.
+using SettingTexts = std::map<std::string, std::string>;
+
+// The current values of the flags.
+SettingTexts CurrentSettings();
+
+// What the same arguments mean now, with the file that they name read anew. The flags themselves
+// stay as they are. Errors as ParseCommandLine and ConfigFromFlags. Not thread-safe.
+struct ConfigAgain {
+  Config config;
+  SettingTexts settings;
+};
+absl::StatusOr<ConfigAgain> ReadConfigAgain(const std::vector<std::string>& arguments);
 
 // The flags with their effective values as a JSON object that --config reads.
 // On one line when `indent` is negative.

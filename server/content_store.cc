@@ -60,12 +60,12 @@ int64_t ContentStore::Entry::resource_bytes() const {
   return content->original_side == nullptr ? 0 : content->original_side->bytes();
 }
 
-absl::StatusOr<std::shared_ptr<const StoredContent>> ContentStore::Put(Kind kind, Tensor tensor,
-                                                                       PutOptions options,
-                                                                       bool* created) {
+absl::StatusOr<std::shared_ptr<const StoredContent>> ContentStore::Put(
+    Kind kind, const std::string& owner, Tensor tensor, PutOptions options, bool* created) {
   TENON_ASSIGN_OR_RETURN(const std::string sha256, HashContent(tensor, options.cancel));
   TENON_RETURN_IF_ERROR(CheckExpected(options.expected_sha256, sha256));
   auto content = std::make_shared<StoredContent>();
+  content->owner = owner;
   content->handle = StrCat(Prefix(kind), sha256);
   content->display_name = std::move(options.display_name);
   content->tensor = std::move(tensor);
@@ -79,10 +79,11 @@ absl::StatusOr<std::shared_ptr<const StoredContent>> ContentStore::Put(Kind kind
   std::lock_guard lock(mutex_);
   DropExpired();
   const TimePoint now = now_();
-  auto entry = entries_.find(content->handle);
+  auto entry = entries_.find({owner, content->handle});
   *created = entry == entries_.end();
   Schedule::node_type place;
   if (*created) {
+    TENON_RETURN_IF_ERROR(CheckQuotaLocked(owner, bytes));
     Schedule fresh;  // so that nothing is half there if memory runs out
     fresh.emplace(now, entries_.end());
     content->created = now;
@@ -91,9 +92,13 @@ absl::StatusOr<std::shared_ptr<const StoredContent>> ContentStore::Put(Kind kind
           options.original_side != nullptr ? std::move(options.original_side) : MakeOriginalSide();
     }
     auto last_used = std::make_shared<std::atomic<TimePoint>>(now);
-    const std::string handle = content->handle;
-    entry = entries_.emplace(handle, Entry{std::move(content), std::move(last_used), {}, {}}).first;
+    Key key(owner, content->handle);
+    int64_t& owned = owned_[owner];
+    entry =
+        entries_.emplace(std::move(key), Entry{std::move(content), std::move(last_used), {}, {}})
+            .first;
     bytes_ += entry->second.bytes();
+    owned += bytes;
     place = fresh.extract(fresh.begin());
   } else {
     entry->second.last_used->store(now);
@@ -105,9 +110,10 @@ absl::StatusOr<std::shared_ptr<const StoredContent>> ContentStore::Put(Kind kind
 }
 
 absl::StatusOr<std::shared_ptr<const StoredContent>> ContentStore::Get(Kind kind,
+                                                                       const std::string& owner,
                                                                        const std::string& handle) {
   std::lock_guard lock(mutex_);
-  TENON_ASSIGN_OR_RETURN(const auto entry, Find(kind, handle));
+  TENON_ASSIGN_OR_RETURN(const auto entry, Find(kind, owner, handle));
   entry->second.last_used->store(now_());
   return Share(entry->second);
 }
@@ -119,19 +125,21 @@ std::shared_ptr<const StoredContent> ContentStore::Share(const Entry& entry) {
 }
 
 absl::StatusOr<ContentStore::Description> ContentStore::Describe(Kind kind,
+                                                                 const std::string& owner,
                                                                  const std::string& handle) {
   std::lock_guard lock(mutex_);
-  TENON_ASSIGN_OR_RETURN(const auto entry, Find(kind, handle));
+  TENON_ASSIGN_OR_RETURN(const auto entry, Find(kind, owner, handle));
   Description description = Describe(entry->second);
   const auto& side = entry->second.content->original_side;
   if (side != nullptr) description.resources = side->List();
   return description;
 }
 
-absl::StatusOr<int64_t> ContentStore::Delete(Kind kind, const std::string& handle) {
+absl::StatusOr<int64_t> ContentStore::Delete(Kind kind, const std::string& owner,
+                                             const std::string& handle) {
   std::shared_ptr<const StoredContent> last;
   std::lock_guard lock(mutex_);
-  TENON_ASSIGN_OR_RETURN(const auto entry, Find(kind, handle));
+  TENON_ASSIGN_OR_RETURN(const auto entry, Find(kind, owner, handle));
   if (entry->second.in_use()) {
     const int64_t uses = Describe(entry->second).active_uses;
     return Error(Reason::kInUse, StrCat(handle, " is in use by ", uses, " calls"))
@@ -144,6 +152,9 @@ absl::StatusOr<int64_t> ContentStore::Delete(Kind kind, const std::string& handl
 }
 
 std::shared_ptr<const StoredContent> ContentStore::Remove(Entries::iterator entry) {
+  const auto owned = owned_.find(entry->first.first);
+  owned->second -= entry->second.entry_bytes();
+  if (owned->second == 0) owned_.erase(owned);
   auto content = std::move(entry->second.content);
   bytes_ -= content->tensor.buffer.size_bytes();
   schedule_.erase(entry->second.scheduled);
@@ -151,17 +162,48 @@ std::shared_ptr<const StoredContent> ContentStore::Remove(Entries::iterator entr
   return content;
 }
 
-std::vector<ContentStore::Description> ContentStore::List(Kind kind) {
+void ContentStore::SetOwnerLimit(int64_t bytes) {
+  std::lock_guard lock(mutex_);
+  owner_limit_ = bytes;
+}
+
+absl::Status ContentStore::CheckQuota(const std::string& owner, int64_t entry_bytes) {
+  std::lock_guard lock(mutex_);
+  DropExpired();
+  return CheckQuotaLocked(owner, entry_bytes);
+}
+
+absl::Status ContentStore::CheckQuotaLocked(const std::string& owner, int64_t entry_bytes) const {
+  if (owner_limit_ == 0) return absl::OkStatus();
+  const auto owned = owned_.find(owner);
+  const int64_t stored = owned == owned_.end() ? 0 : owned->second;
+  if (entry_bytes <= owner_limit_ - stored) return absl::OkStatus();
+  return Error(Reason::kQuota,
+               StrCat("the caller's data sets and tensors take ", stored, " bytes; ", entry_bytes,
+                      " more exceed the limit of ", owner_limit_, " for one caller"))
+      .Meta("limit_bytes", owner_limit_)
+      .Meta("stored_bytes", stored)
+      .Meta("requested_bytes", entry_bytes);
+}
+
+void ContentStore::SetDefaultTtl(std::chrono::seconds ttl) {
+  std::lock_guard lock(mutex_);
+  default_ttl_ = ttl;
+}
+
+std::vector<ContentStore::Description> ContentStore::List(Kind kind,
+                                                          const std::optional<std::string>& owner) {
   std::vector<Description> list;
   {
     std::lock_guard lock(mutex_);
     DropExpired();
-    for (const auto& [handle, entry] : entries_) {
-      if (handle.starts_with(Prefix(kind))) list.push_back(Describe(entry));
+    for (const auto& [key, entry] : entries_) {
+      if (owner.has_value() && key.first != *owner) continue;
+      if (key.second.starts_with(Prefix(kind))) list.push_back(Describe(entry));
     }
   }
   std::sort(list.begin(), list.end(), [](const Description& a, const Description& b) {
-    return std::tie(b.last_used, a.handle) < std::tie(a.last_used, b.handle);
+    return std::tie(b.last_used, a.handle, a.owner) < std::tie(a.last_used, b.handle, b.owner);
   });
   return list;
 }
@@ -189,7 +231,7 @@ int64_t ContentStore::EvictResources(int64_t bytes) {
   std::vector<Candidate> candidates;
   {
     std::lock_guard lock(mutex_);
-    for (const auto& [handle, entry] : entries_) {
+    for (const auto& [key, entry] : entries_) {
       if (entry.resource_bytes() == 0) continue;
       candidates.push_back({entry.in_use(), *entry.last_used, entry.content->original_side});
     }
@@ -240,14 +282,15 @@ int64_t ContentStore::resource_bytes() {
   std::lock_guard lock(mutex_);
   DropExpired();
   int64_t bytes = 0;
-  for (const auto& [handle, entry] : entries_) bytes += entry.resource_bytes();
+  for (const auto& [key, entry] : entries_) bytes += entry.resource_bytes();
   return bytes;
 }
 
 ContentStore::Description ContentStore::Describe(const Entry& entry) {
   const StoredContent& content = *entry.content;
   const TimePoint last_used = *entry.last_used;
-  return {.handle = content.handle,
+  return {.owner = content.owner,
+          .handle = content.handle,
           .display_name = content.display_name,
           .spec = content.tensor.spec,
           .size_bytes = entry.bytes(),
@@ -282,9 +325,10 @@ void ContentStore::SetPlace(Schedule::node_type place, TimePoint time, Entries::
 }
 
 absl::StatusOr<ContentStore::Entries::iterator> ContentStore::Find(Kind kind,
+                                                                   const std::string& owner,
                                                                    const std::string& handle) {
   DropExpired();
-  const auto entry = entries_.find(handle);
+  const auto entry = entries_.find({owner, handle});
   if (entry != entries_.end() && handle.starts_with(Prefix(kind))) return entry;
   return Error(Reason::kNotFound,
                StrCat("nothing is stored as '", handle, "'; expected is ", Prefix(kind),

@@ -27,6 +27,7 @@ namespace tenon::server {
 
 // Immutable once stored; shared with the requests that use it.
 struct StoredContent {
+  std::string owner;   // the principal that uploaded it
   std::string handle;  // "datasets/<sha256>" or "tensors/<sha256>"
   std::string display_name;
   Tensor tensor;
@@ -40,6 +41,10 @@ struct StoredContent {
 // The content hash of dataset.proto, 64 hexadecimal digits in lower case.
 std::string ContentSha256(const Tensor& tensor);
 
+// Each owner has a store of its own, as far as anybody can tell: equal content of two owners is
+// kept twice, since anything that is shared (bytes, times, warm resources) would tell one of the
+// other.
+//
 // Thread-safe. Content expires when it has not been used for its time to live; expired entries are
 // dropped when the store is next used. What is in use stays: it neither expires, nor is it evicted
 // or deleted.
@@ -59,7 +64,7 @@ class ContentStore {
   // `budget` outlives the store and what it gave out; `now` is the clock.
   ContentStore(MemoryBudget* budget, std::chrono::seconds default_ttl,
                std::function<TimePoint()> now = std::chrono::system_clock::now)
-      : budget_(budget), default_ttl_(default_ttl), now_(std::move(now)) {}
+      : budget_(budget), now_(std::move(now)), default_ttl_(default_ttl) {}
 
   enum class Kind { kDataset, kTensor };
 
@@ -75,7 +80,7 @@ class ContentStore {
   };
   // A stored thing as it is now; holds no share of it.
   struct Description {
-    std::string handle, display_name;
+    std::string owner, handle, display_name;
     TensorSpec spec;
     int64_t size_bytes = 0;
     TimePoint created, last_used, expires;
@@ -87,23 +92,37 @@ class ContentStore {
 
   // Stores the tensor without a copy. The same content again returns the entry there is, with its
   // time to live started anew; `*created` tells which. Hashes all bytes: not for gRPC's threads.
-  // CHECKSUM_MISMATCH with field "expected_sha256"; the token's; without a reservation also the
-  // errors of MemoryBudget::Reserve.
-  absl::StatusOr<std::shared_ptr<const StoredContent>> Put(Kind kind, Tensor tensor,
-                                                           PutOptions options, bool* created);
+  // CHECKSUM_MISMATCH with field "expected_sha256"; the token's; those of CheckQuota; without a
+  // reservation also the errors of MemoryBudget::Reserve.
+  absl::StatusOr<std::shared_ptr<const StoredContent>> Put(Kind kind, const std::string& owner,
+                                                           Tensor tensor, PutOptions options,
+                                                           bool* created);
   // The time to live starts anew now, and again when the last copy of the share goes. NOT_FOUND
-  // with field "handle" when it is unknown, expired, or of another kind.
-  absl::StatusOr<std::shared_ptr<const StoredContent>> Get(Kind kind, const std::string& handle);
+  // with field "handle" when it is unknown, expired, of another kind, or another's.
+  absl::StatusOr<std::shared_ptr<const StoredContent>> Get(Kind kind, const std::string& owner,
+                                                           const std::string& handle);
   // Without using it; errors as Get.
-  absl::StatusOr<Description> Describe(Kind kind, const std::string& handle);
+  absl::StatusOr<Description> Describe(Kind kind, const std::string& owner,
+                                       const std::string& handle);
   // The bytes of the content and of what was built from it. Errors as Get; IN_USE with field
   // "handle" and metadata active_calls.
-  absl::StatusOr<int64_t> Delete(Kind kind, const std::string& handle);
-  // All of a kind: the most recently used first, equally recent ones by handle.
-  std::vector<Description> List(Kind kind);
+  absl::StatusOr<int64_t> Delete(Kind kind, const std::string& owner, const std::string& handle);
+  // All of a kind, of one owner or (absent) of all: the most recently used first, equally recent
+  // ones by handle, then by owner.
+  std::vector<Description> List(Kind kind, const std::optional<std::string>& owner);
+  // Contents that one owner may have, each counted as EntryBytes. 0: no limit, as at first. What is
+  // beyond a lower one stays.
+  void SetOwnerLimit(int64_t bytes);
+  // QUOTA (limit_bytes, stored_bytes, requested_bytes) when content of so many EntryBytes would
+  // exceed the owner's limit.
+  absl::Status CheckQuota(const std::string& owner, int64_t entry_bytes);
+  // For uploads that name no time to live.
+  void SetDefaultTtl(std::chrono::seconds ttl);
   // Drops what was built from data sets (those that no call works on first), then content that
   // nobody uses, each the least recently used first, until `bytes` are free or none is left.
   void Evict(int64_t bytes);
+  // Drops all that was built from data sets and is not in use; the bytes that became free.
+  int64_t DropResources() { return EvictResources(std::numeric_limits<int64_t>::max()); }
   // Of all contents.
   int64_t bytes();
   // The same with kEntryBytes for each.
@@ -116,7 +135,8 @@ class ContentStore {
 
  private:
   struct Entry;
-  using Entries = std::map<std::string, Entry>;
+  using Key = std::pair<std::string, std::string>;  // owner, handle
+  using Entries = std::map<Key, Entry>;
   // By a time at which the entry can't have expired yet: it may have been used since.
   using Schedule = std::multimap<TimePoint, Entries::iterator>;
   struct Entry {
@@ -127,6 +147,7 @@ class ContentStore {
 
     bool in_use() const { return content.use_count() > 1; }
     int64_t bytes() const { return content->tensor.buffer.size_bytes(); }
+    int64_t entry_bytes() const { return EntryBytes(bytes()); }
     int64_t resource_bytes() const;
   };
 
@@ -140,12 +161,16 @@ class ContentStore {
   std::shared_ptr<const StoredContent> Remove(Entries::iterator entry);
   void DropExpired();
   void SetPlace(Schedule::node_type place, TimePoint time, Entries::iterator entry);
-  absl::StatusOr<Entries::iterator> Find(Kind kind, const std::string& handle);
+  absl::StatusOr<Entries::iterator> Find(Kind kind, const std::string& owner,
+                                         const std::string& handle);
+  absl::Status CheckQuotaLocked(const std::string& owner, int64_t entry_bytes) const;
 
   MemoryBudget* const budget_;
-  const std::chrono::seconds default_ttl_;
   const std::function<TimePoint()> now_;
   std::mutex mutex_;
+  std::chrono::seconds default_ttl_;
+  int64_t owner_limit_ = 0;
+  std::map<std::string, int64_t> owned_;  // EntryBytes by owner, those above 0
   Entries entries_;
   Schedule schedule_;  // one for each entry
   int64_t bytes_ = 0;  // of all contents

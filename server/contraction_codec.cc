@@ -23,13 +23,15 @@ constexpr int64_t kHugeBytes = int64_t{1} << 50;
 // Reads one header into one call, part by part.
 class HeaderDecoder {
  public:
-  HeaderDecoder(v1::ContractHeader* header, const ServerState& state, HeaderUse use,
-                DType default_dtype)
+  HeaderDecoder(v1::ContractHeader* header, const ServerState& state, const std::string& owner,
+                HeaderUse use, DType default_dtype)
       : header_(*header),
         state_(state),
         limits_(state.limits),
         use_(use),
-        default_dtype_(default_dtype) {}
+        default_dtype_(default_dtype) {
+    call_.owner = owner;
+  }
 
   absl::StatusOr<ContractCall> Decode() {
     TENON_RETURN_IF_ERROR(ReadRequestId());
@@ -178,9 +180,10 @@ absl::Status HeaderDecoder::ReadOperand(v1::Operand* operand, size_t k) {
         .Field(field + ".inline_data");
   }
   if (has_handle && (use_ == HeaderUse::kContract || !operand->has_spec())) {
-    auto stored = state_.store == nullptr
-                      ? Error(Reason::kNotFound, "this server keeps no tensors").Field("handle")
-                      : state_.store->Get(ContentStore::Kind::kTensor, operand->handle());
+    auto stored =
+        state_.store == nullptr
+            ? Error(Reason::kNotFound, "this server keeps no tensors").Field("handle")
+            : state_.store->Get(ContentStore::Kind::kTensor, call_.owner, operand->handle());
     if (!stored.ok()) return PrefixFields(stored.status(), field + ".");
     source.stored = *std::move(stored);
   }
@@ -323,8 +326,9 @@ bool ContractCall::complete() const {
 }
 
 absl::StatusOr<ContractCall> DecodeHeader(v1::ContractHeader* header, const ServerState& state,
-                                          HeaderUse use, DType default_dtype) {
-  return HeaderDecoder(header, state, use, default_dtype).Decode();
+                                          const std::string& owner, HeaderUse use,
+                                          DType default_dtype) {
+  return HeaderDecoder(header, state, owner, use, default_dtype).Decode();
 }
 
 absl::Status AsContractHeaderError(const absl::Status& status, const ContractCall& call) {

@@ -39,6 +39,7 @@ struct OperandSource {
 
 // A checked header.
 struct ContractCall {
+  std::string owner;       // the principal that calls; whose tensors and plans it may name
   std::string request_id;  // never empty
   schedule::ContractionRequest request;
   std::vector<std::shared_ptr<plugin::Provider>> providers;
@@ -74,12 +75,14 @@ struct ContractCall {
 // index sizes and have the default type.
 enum class HeaderUse { kContract, kEstimate };
 
-// Checks everything that can be checked without planning and moves the inline data out. Errors'
+// Checks everything that can be checked without planning and moves the inline data out. Handles are
+// those of `owner`. Errors'
 // fields start with "header.". Options that are accepted and have no effect yet: priority (one
 // class), deterministic (one provider always is; several with it are refused) and reduced precision
 // (never used).
 absl::StatusOr<ContractCall> DecodeHeader(v1::ContractHeader* header, const ServerState& state,
-                                          HeaderUse use, DType default_dtype = DType::kComplex128);
+                                          const std::string& owner, HeaderUse use,
+                                          DType default_dtype = DType::kComplex128);
 
 // An error of the engine with its fields as paths of the header. A memory budget that the request
 // did not name is the server's limit: EXCEEDS_MEMORY_BUDGET becomes EXCEEDS_SERVER_LIMIT then.

@@ -9,6 +9,7 @@
 #include "server/contraction_codec.h"
 #include "server/contraction_report.h"
 #include "server/plan_finder.h"
+#include "server/principal.h"
 #include "server/status.h"
 #include "server/stoppable_call.h"
 #include "server/tensor_codec.h"
@@ -38,6 +39,13 @@ class EstimateCall final : public grpc::ServerUnaryReactor, private StoppableCal
         request_(request),
         response_(response),
         record_(&state->metrics, Method::kEstimate, kMethodName) {
+    const absl::Status allowed = CheckCaller(context);
+    if (!allowed.ok()) {
+      End(allowed);
+      return;
+    }
+    owner_ = CallerOf(*context);
+    record_.set_caller(owner_);
     // The call is alive until it is finished, so that the task may hold a plain pointer.
     const absl::Status submitted = state_->executor.Submit([this] { Run(); });
     if (!submitted.ok()) End(submitted);
@@ -57,7 +65,8 @@ class EstimateCall final : public grpc::ServerUnaryReactor, private StoppableCal
     TENON_RETURN_IF_ERROR(state_->lifecycle.CheckAdmitting());
     TENON_RETURN_IF_ERROR(cancel().Check());
     v1::ContractHeader header = request_->header();
-    TENON_ASSIGN_OR_RETURN(ContractCall call, DecodeHeader(&header, *state_, HeaderUse::kEstimate));
+    TENON_ASSIGN_OR_RETURN(ContractCall call,
+                           DecodeHeader(&header, *state_, owner_, HeaderUse::kEstimate));
     response_->set_request_id(call.request_id);
     record_.set_request_id(call.request_id);
     const absl::Status planned = FindPlan(&call, state_, &cancel(), nullptr);
@@ -125,6 +134,7 @@ class EstimateCall final : public grpc::ServerUnaryReactor, private StoppableCal
   ServerState* const state_;
   const v1::EstimateRequest* const request_;
   v1::EstimateResponse* const response_;
+  std::string owner_;
   CallRecord record_;
 };
 

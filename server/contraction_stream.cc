@@ -71,7 +71,8 @@ void ContractStream::OnHalfClose() {
 
 absl::Status ContractStream::OnHeader(v1::ContractHeader* header) {
   TENON_RETURN_IF_ERROR(state_->lifecycle.CheckAdmitting());
-  TENON_ASSIGN_OR_RETURN(ContractCall call, DecodeHeader(header, *state_, HeaderUse::kContract));
+  TENON_ASSIGN_OR_RETURN(ContractCall call,
+                         DecodeHeader(header, *state_, caller(), HeaderUse::kContract));
   header_complete_ = call.complete();
   work_ = std::make_unique<ContractWork>(std::move(call), state_, cancel());
   TENON_RETURN_IF_ERROR(state_->executor.Submit([self = self()] {
@@ -458,8 +459,11 @@ void ContractStream::OnEnd() {
   state_->metrics.CallEnded(Method::kContract, status, seconds);
   state_->metrics.AddPayloadBytes(Direction::kReceived, received_bytes_);
   state_->metrics.AddPayloadBytes(Direction::kSent, sent_bytes_);
+  LogFields more = CallerFields(caller());
+  more.emplace_back("received_bytes", received_bytes_.load());
+  more.emplace_back("sent_bytes", sent_bytes_.load());
   LogRequest(kMethodName, work_ == nullptr ? "" : work_->call().request_id, status, seconds,
-             {{"received_bytes", received_bytes_.load()}, {"sent_bytes", sent_bytes_.load()}});
+             std::move(more));
 }
 
 }  // namespace tenon::server

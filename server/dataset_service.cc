@@ -1,9 +1,11 @@
 #include "server/dataset_service.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -11,6 +13,7 @@
 #include "backends/core/error.h"
 #include "server/content_store.h"
 #include "server/dataset_upload.h"
+#include "server/principal.h"
 #include "server/unary.h"
 #include "tenon/v1/dataset.grpc.pb.h"
 
@@ -32,28 +35,41 @@ int64_t Ticks(std::chrono::system_clock::time_point time) {
 // At most, on the wire.
 size_t EntryBytes(const Description& entry) {
   constexpr size_t kFixed = 256, kPerAxis = 10;
-  return kFixed + entry.display_name.size() + entry.spec.shape.size() * kPerAxis;
+  return kFixed + entry.owner.size() + entry.display_name.size() +
+         entry.spec.shape.size() * kPerAxis;
 }
 
 // A page ends at an entry; the next one begins after it, whatever has come or gone meanwhile.
 std::string PageToken(const Description& last) {
-  return StrCat(kTokenFormat, ".", Ticks(last.last_used), ".", last.handle);
+  return StrCat(kTokenFormat, ".", Ticks(last.last_used), ".", last.handle, ".", last.owner);
 }
 
 struct Position {
   int64_t last_used = 0;
-  std::string handle;
+  std::string handle, owner;
 };
 
 absl::StatusOr<Position> ReadPageToken(const std::string& token, std::string_view prefix) {
-  const std::vector<std::string> parts = absl::StrSplit(token, '.');
+  const std::vector<std::string> parts = absl::StrSplit(token, absl::MaxSplits('.', 3));
   Position position;
-  if (parts.size() == 3 && parts[0] == kTokenFormat && parts[2].starts_with(prefix) &&
+  if (parts.size() == 4 && parts[0] == kTokenFormat && parts[2].starts_with(prefix) &&
       absl::SimpleAtoi(parts[1], &position.last_used)) {
     position.handle = parts[2];
+    position.owner = parts[3];
     return position;
   }
   return Error(Reason::kBadParameter, "the page token is none of this list").Field("page_token");
+}
+
+// Whose things a list shows: the caller's, or everybody's (absent).
+template <typename Request>
+absl::StatusOr<std::optional<std::string>> OwnerOfList(const grpc::ServerContextBase& context,
+                                                       const Request& request) {
+  Principal caller = PrincipalOf(context);
+  if (!request.all_owners()) return std::optional<std::string>(std::move(caller.name));
+  if (caller.administrator) return std::optional<std::string>();
+  return Error(Reason::kPermissionDenied, "only administrators list what others have")
+      .Field("all_owners");
 }
 
 // One page of `all`, which is in the order of the list. `write` gets each entry.
@@ -72,7 +88,8 @@ absl::Status WritePage(const std::vector<Description>& all, std::string_view pre
     TENON_ASSIGN_OR_RETURN(const Position position, ReadPageToken(request.page_token(), prefix));
     first = std::find_if(all.begin(), all.end(), [&](const Description& entry) {
       const int64_t used = Ticks(entry.last_used);
-      return std::tie(used, position.handle) < std::tie(position.last_used, entry.handle);
+      return std::tie(used, position.handle, position.owner) <
+             std::tie(position.last_used, entry.handle, entry.owner);
     });
   }
   const int32_t size = request.page_size() == 0 ? kDefaultPageSize : request.page_size();
@@ -117,7 +134,8 @@ class DatasetService final : public Methods {
                                        const v1::GetDatasetRequest* request,
                                        v1::GetDatasetResponse* response) override {
     return Answer(context, "tenon.v1.DatasetService/GetDataset", [&]() -> absl::Status {
-      TENON_ASSIGN_OR_RETURN(const Description found, Find(Kind::kDataset, request->name()));
+      TENON_ASSIGN_OR_RETURN(const Description found,
+                             Find(Kind::kDataset, CallerOf(*context), request->name()));
       WriteDescription(found, response->mutable_dataset());
       return absl::OkStatus();
     });
@@ -126,7 +144,8 @@ class DatasetService final : public Methods {
                                       const v1::GetTensorRequest* request,
                                       v1::GetTensorResponse* response) override {
     return Answer(context, "tenon.v1.DatasetService/GetTensor", [&]() -> absl::Status {
-      TENON_ASSIGN_OR_RETURN(const Description found, Find(Kind::kTensor, request->name()));
+      TENON_ASSIGN_OR_RETURN(const Description found,
+                             Find(Kind::kTensor, CallerOf(*context), request->name()));
       WriteDescription(found, response->mutable_tensor());
       return absl::OkStatus();
     });
@@ -135,18 +154,20 @@ class DatasetService final : public Methods {
   grpc::ServerUnaryReactor* ListDatasets(grpc::CallbackServerContext* context,
                                          const v1::ListDatasetsRequest* request,
                                          v1::ListDatasetsResponse* response) override {
-    return Answer(context, "tenon.v1.DatasetService/ListDatasets", [&] {
+    return Answer(context, "tenon.v1.DatasetService/ListDatasets", [&]() -> absl::Status {
+      TENON_ASSIGN_OR_RETURN(const auto owner, OwnerOfList(*context, *request));
       return WritePage(
-          state_->store->List(Kind::kDataset), "datasets/", *request, response,
+          state_->store->List(Kind::kDataset, owner), "datasets/", *request, response,
           [&](const Description& entry) { WriteDescription(entry, response->add_datasets()); });
     });
   }
   grpc::ServerUnaryReactor* ListTensors(grpc::CallbackServerContext* context,
                                         const v1::ListTensorsRequest* request,
                                         v1::ListTensorsResponse* response) override {
-    return Answer(context, "tenon.v1.DatasetService/ListTensors", [&] {
+    return Answer(context, "tenon.v1.DatasetService/ListTensors", [&]() -> absl::Status {
+      TENON_ASSIGN_OR_RETURN(const auto owner, OwnerOfList(*context, *request));
       return WritePage(
-          state_->store->List(Kind::kTensor), "tensors/", *request, response,
+          state_->store->List(Kind::kTensor, owner), "tensors/", *request, response,
           [&](const Description& entry) { WriteDescription(entry, response->add_tensors()); });
     });
   }
@@ -155,7 +176,8 @@ class DatasetService final : public Methods {
                                           const v1::DeleteDatasetRequest* request,
                                           v1::DeleteDatasetResponse* response) override {
     return Answer(context, "tenon.v1.DatasetService/DeleteDataset", [&]() -> absl::Status {
-      TENON_ASSIGN_OR_RETURN(const int64_t bytes, Delete(Kind::kDataset, request->name()));
+      TENON_ASSIGN_OR_RETURN(const int64_t bytes,
+                             Delete(Kind::kDataset, CallerOf(*context), request->name()));
       response->set_freed_bytes(bytes);
       return absl::OkStatus();
     });
@@ -164,7 +186,8 @@ class DatasetService final : public Methods {
                                          const v1::DeleteTensorRequest* request,
                                          v1::DeleteTensorResponse* response) override {
     return Answer(context, "tenon.v1.DatasetService/DeleteTensor", [&]() -> absl::Status {
-      TENON_ASSIGN_OR_RETURN(const int64_t bytes, Delete(Kind::kTensor, request->name()));
+      TENON_ASSIGN_OR_RETURN(const int64_t bytes,
+                             Delete(Kind::kTensor, CallerOf(*context), request->name()));
       response->set_freed_bytes(bytes);
       return absl::OkStatus();
     });
@@ -185,16 +208,16 @@ class DatasetService final : public Methods {
     return std::move(error).Field("name");
   }
 
-  absl::StatusOr<Description> Find(Kind kind, const std::string& name) {
+  absl::StatusOr<Description> Find(Kind kind, const std::string& owner, const std::string& name) {
     if (name.empty()) return Error(Reason::kMissingField, "the name is required").Field("name");
-    auto found = state_->store->Describe(kind, name);
+    auto found = state_->store->Describe(kind, owner, name);
     if (!found.ok()) return AtName(found.status());
     return found;
   }
 
-  absl::StatusOr<int64_t> Delete(Kind kind, const std::string& name) {
+  absl::StatusOr<int64_t> Delete(Kind kind, const std::string& owner, const std::string& name) {
     if (name.empty()) return Error(Reason::kMissingField, "the name is required").Field("name");
-    auto freed = state_->store->Delete(kind, name);
+    auto freed = state_->store->Delete(kind, owner, name);
     if (!freed.ok()) return AtName(freed.status());
     return freed;
   }

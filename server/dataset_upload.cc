@@ -28,6 +28,7 @@ template <typename Message>
 void WriteCommon(const ContentStore::Description& description, Message* out) {
   out->set_name(description.handle);
   out->set_display_name(description.display_name);
+  out->set_owner(description.owner);
   WriteTensorSpec(description.spec, out->mutable_spec());
   out->set_size_bytes(description.size_bytes);
   *out->mutable_create_time() = WireTime(description.created);
@@ -108,6 +109,8 @@ absl::Status UploadState::OnHeader(const Header& header) {
                                               ? ReadDatasetSpec(*header.spec, state_->limits)
                                               : ReadOperandSpec(*header.spec, state_->limits));
   TENON_ASSIGN_OR_RETURN(const int64_t bytes, CheckedByteCount(spec));
+  TENON_RETURN_IF_ERROR(
+      AtField(state_->store->CheckQuota(owner_, ContentStore::EntryBytes(bytes)), "header.spec"));
   TENON_ASSIGN_OR_RETURN(options_.reservation,
                          state_->budget.Reserve(ContentStore::EntryBytes(bytes)));
   TENON_ASSIGN_OR_RETURN(data_, TensorReceiver::Create(std::move(spec)));
@@ -153,11 +156,11 @@ absl::StatusOr<ContentStore::Description> UploadState::Store(const CancelToken* 
     TENON_RETURN_IF_ERROR(CheckValues(data_.tensor(), true, "header.spec", cancel));
   }
   options_.cancel = cancel;
-  auto stored = state_->store->Put(kind_, data_.Take(), std::move(options_), created);
+  auto stored = state_->store->Put(kind_, owner_, data_.Take(), std::move(options_), created);
   if (!stored.ok()) return PrefixFields(stored.status(), "header.");
   // While the share is held the content can't go, however short its time to live is.
   TENON_ASSIGN_OR_RETURN(ContentStore::Description description,
-                         state_->store->Describe(kind_, (*stored)->handle));
+                         state_->store->Describe(kind_, owner_, (*stored)->handle));
   --description.active_uses;  // the upload is no use
   return description;
 }

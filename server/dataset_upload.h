@@ -20,6 +20,7 @@
 #include "backends/core/error.h"
 #include "server/content_store.h"
 #include "server/frames.h"
+#include "server/principal.h"
 #include "server/state.h"
 #include "server/tensor_receiver.h"
 #include "server/unary.h"
@@ -45,6 +46,9 @@ class UploadState {
 
   UploadState(ServerState* state, ContentStore::Kind kind) : state_(state), kind_(kind) {}
 
+  // Whose it will be; before anything else.
+  void set_owner(std::string owner) { owner_ = std::move(owner); }
+
   // Frames in the order of the table in dataset.proto. The bytes are reserved by the header.
   absl::Status OnHeader(const Header& header);
   absl::Status OnChunk(const v1::TensorChunk& chunk);
@@ -60,6 +64,7 @@ class UploadState {
 
   ServerState* const state_;
   const ContentStore::Kind kind_;
+  std::string owner_;
   State upload_ = State::kStart;
   std::string request_id_;
   ContentStore::PutOptions options_;
@@ -79,6 +84,13 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, pu
         upload_(state, kind),
         response_(response) {
     state_->watchdog.Add(this);
+    const absl::Status allowed = CheckCaller(context);
+    if (!allowed.ok()) {
+      Release(allowed);
+      return;
+    }
+    upload_.set_owner(CallerOf(*context));
+    record_.set_caller(CallerOf(*context));
     StartRead(&received_);
     Release();
   }

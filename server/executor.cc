@@ -47,6 +47,11 @@ void Executor::Continue(std::function<void()> task) {
   available_.notify_one();
 }
 
+void Executor::SetMaxQueued(size_t max_queued) {
+  std::lock_guard lock(mutex_);
+  max_queued_ = max_queued;
+}
+
 size_t Executor::queued() const {
   std::lock_guard lock(mutex_);
   return requests_.size();

@@ -34,6 +34,9 @@ class Executor {
   // queue of requests.
   void Continue(std::function<void()> task);
 
+  // Requests that wait already stay.
+  void SetMaxQueued(size_t max_queued);
+
   size_t queued() const;  // requests that have not begun
   int running() const;
   size_t begun() const;  // requests that have begun, since the start
@@ -43,8 +46,8 @@ class Executor {
   // The next task; with mutex_ held and one there.
   std::function<void()> Take();
 
-  const size_t max_queued_;
   mutable std::mutex mutex_;
+  size_t max_queued_;
   std::condition_variable available_;
   std::deque<std::function<void()>> requests_, continuations_;
   bool request_is_next_ = false;  // when there are both

@@ -78,6 +78,7 @@ struct NewJob {
 struct JobRun {
   int64_t number = 0;
   std::string id;
+  std::string owner;
   std::shared_ptr<CancelToken> cancel;
   int64_t next_group = 0;
   double run_seconds = 0;  // that it has run already

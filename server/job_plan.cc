@@ -99,17 +99,18 @@ absl::StatusOr<v1::PlanSummary> FindFullPlan(const ContractCall& call, ServerSta
 }
 
 absl::StatusOr<PlannedJob> PlanContraction(v1::SubmitContractionHeader header, ServerState* state,
+                                           const std::string& owner,
                                            const CancelToken* cancel) {
   PlannedJob planned;
   v1::SubmitContractionHeader bound = header;
   TENON_ASSIGN_OR_RETURN(planned.call,
-                         DecodeHeader(header.mutable_contraction(), *state, HeaderUse::kContract));
+                         DecodeHeader(header.mutable_contraction(), *state, owner, HeaderUse::kContract));
   TENON_RETURN_IF_ERROR(CheckNoneVaries(planned.call));
   TENON_ASSIGN_OR_RETURN(v1::PlanSummary plan, FindFullPlan(planned.call, state, cancel));
   Bind(planned.call, plan, bound.mutable_contraction());
   v1::ContractHeader to_run = bound.contraction();
   TENON_ASSIGN_OR_RETURN(const ContractCall call,
-                         DecodeHeader(&to_run, *state, HeaderUse::kContract));
+                         DecodeHeader(&to_run, *state, owner, HeaderUse::kContract));
   TENON_ASSIGN_OR_RETURN(const auto job, PrepareCall(call, cancel, &state->programs));
   bound.mutable_contraction()->mutable_execution()->set_required_fingerprint(job->fingerprint());
   plan.set_program_fingerprint(job->fingerprint());
@@ -159,9 +160,10 @@ absl::Status AtContraction(const absl::Status& status) {
 }
 
 absl::StatusOr<PlannedJob> PlanJob(v1::SubmitContractionHeader header, ServerState* state,
+                                   const std::string& owner,
                                    const CancelToken* cancel) {
   TENON_RETURN_IF_ERROR(CheckOptions(header));
-  auto planned = PlanContraction(std::move(header), state, cancel);
+  auto planned = PlanContraction(std::move(header), state, owner, cancel);
   if (!planned.ok()) return AtContraction(planned.status());
   return planned;
 }

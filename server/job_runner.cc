@@ -91,7 +91,7 @@ absl::Status JobRunner::Execute(const JobRun& run, double* run_seconds) {
     return Error(Reason::kChecksumMismatch, "the job's header in the store does not parse");
   }
   TENON_ASSIGN_OR_RETURN(ContractCall call,
-                         DecodeHeader(header.mutable_contraction(), *state_, HeaderUse::kContract));
+                         DecodeHeader(header.mutable_contraction(), *state_, run.owner, HeaderUse::kContract));
   ContractWork work(std::move(call), state_, run.cancel.get());
   TENON_RETURN_IF_ERROR(Admit(&work, run));
   TENON_ASSIGN_OR_RETURN(std::vector<Tensor> operands, LoadOperands(work, run));

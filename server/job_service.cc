@@ -87,9 +87,9 @@ class JobService final : public Methods {
 
   grpc::ServerReadReactor<grpc::ByteBuffer>* SubmitContraction(
       grpc::CallbackServerContext* context, grpc::ByteBuffer* response) override {
-    if (state_->jobs == nullptr) {
-      return Refuse<grpc::ServerReadReactor<grpc::ByteBuffer>>(
-          "tenon.v1.JobService/SubmitContraction");
+    if (auto* refused = RefusedCall<grpc::ServerReadReactor<grpc::ByteBuffer>>(
+            context, "tenon.v1.JobService/SubmitContraction")) {
+      return refused;
     }
     return new JobSubmission(context, state_, identify_(*context).name, response);
   }
@@ -98,7 +98,7 @@ class JobService final : public Methods {
                                    const v1::GetJobRequest* request,
                                    v1::GetJobResponse* response) override {
     constexpr char kName[] = "tenon.v1.JobService/GetJob";
-    if (state_->jobs == nullptr) return Refuse<grpc::ServerUnaryReactor>(kName);
+    if (state_->jobs == nullptr) return NotOffered<grpc::ServerUnaryReactor>(kName);
     return AnswerNow(context, &state_->metrics, Method::kJob, kName, [&]() -> absl::Status {
       TENON_ASSIGN_OR_RETURN(*response->mutable_job(),
                              state_->jobs->Get(identify_(*context).name, request->name()));
@@ -110,7 +110,7 @@ class JobService final : public Methods {
                                      const v1::ListJobsRequest* request,
                                      v1::ListJobsResponse* response) override {
     constexpr char kName[] = "tenon.v1.JobService/ListJobs";
-    if (state_->jobs == nullptr) return Refuse<grpc::ServerUnaryReactor>(kName);
+    if (state_->jobs == nullptr) return NotOffered<grpc::ServerUnaryReactor>(kName);
     return AnswerNow(context, &state_->metrics, Method::kJob, kName, [&]() -> absl::Status {
       const Principal caller = identify_(*context);
       if (request->all_owners() && !caller.administrator) {
@@ -145,17 +145,18 @@ class JobService final : public Methods {
 
   grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(
       grpc::CallbackServerContext* context, const v1::WatchJobRequest* request) override {
-    if (state_->jobs == nullptr) {
-      return Refuse<grpc::ServerWriteReactor<v1::WatchJobResponse>>("tenon.v1.JobService/WatchJob");
+    if (auto* refused = RefusedCall<grpc::ServerWriteReactor<v1::WatchJobResponse>>(
+            context, "tenon.v1.JobService/WatchJob")) {
+      return refused;
     }
     return StartWatchJob(context, state_, identify_(*context).name, *request);
   }
 
   grpc::ServerWriteReactor<v1::ReadResultResponse>* ReadResult(
       grpc::CallbackServerContext* context, const v1::ReadResultRequest* request) override {
-    if (state_->jobs == nullptr) {
-      return Refuse<grpc::ServerWriteReactor<v1::ReadResultResponse>>(
-          "tenon.v1.JobService/ReadResult");
+    if (auto* refused = RefusedCall<grpc::ServerWriteReactor<v1::ReadResultResponse>>(
+            context, "tenon.v1.JobService/ReadResult")) {
+      return refused;
     }
     return StartReadResult(context, state_, identify_(*context).name, *request);
   }
@@ -163,15 +164,24 @@ class JobService final : public Methods {
  private:
   // A server without a --state_dir.
   template <typename Reactor>
-  Reactor* Refuse(std::string_view name) {
+  Reactor* NotOffered(std::string_view name) {
     return new Refusal<Reactor>(state_, Method::kJob, name);
+  }
+
+  // Null for a call that may go on.
+  template <typename Reactor>
+  Reactor* RefusedCall(grpc::CallbackServerContext* context, std::string_view name) {
+    if (state_->jobs == nullptr) return NotOffered<Reactor>(name);
+    const absl::Status allowed = CheckCaller(context);
+    if (allowed.ok()) return nullptr;
+    return new Refusal<Reactor>(state_, Method::kJob, name, allowed);
   }
 
   // Runs `answer` where waiting for a disk holds up no call that needs none.
   grpc::ServerUnaryReactor* AnswerFromDisk(grpc::CallbackServerContext* context,
                                            std::string_view name,
                                            std::function<absl::Status()> answer) {
-    if (state_->jobs == nullptr) return Refuse<grpc::ServerUnaryReactor>(name);
+    if (auto* refused = RefusedCall<grpc::ServerUnaryReactor>(context, name)) return refused;
     grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
     auto record = std::make_shared<CallRecord>(&state_->metrics, Method::kJob, name);
     state_->listing.Continue([reactor, record, answer = std::move(answer)] {

@@ -111,7 +111,7 @@ absl::StatusOr<bool> JobSubmission::PrepareUpload() {
       return false;
     }
   }
-  TENON_ASSIGN_OR_RETURN(planned_, PlanJob(std::move(header), state_, &cancel_));
+  TENON_ASSIGN_OR_RETURN(planned_, PlanJob(std::move(header), state_, owner_, &cancel_));
   planned_->job.owner = owner_;
   planned_->job.header_sha256 = sha256;
   TENON_ASSIGN_OR_RETURN(place_, state_->jobs->Reserve(owner_, planned_->store_bytes));

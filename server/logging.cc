@@ -101,11 +101,27 @@ void InitLogging(std::string_view level, bool json) {
   gpr_set_log_function(&LogGrpc);
 }
 
+LogLevel SetLogLevel(LogLevel level) {
+  constexpr LogLevel kLevels[] = {LogLevel::kTrace, LogLevel::kDebug, LogLevel::kInfo,
+                                  LogLevel::kWarning, LogLevel::kError};
+  const spdlog::level::level_enum before = Logger().level();
+  Logger().set_level(SpdLevel(level));
+  for (const LogLevel known : kLevels) {
+    if (SpdLevel(known) == before) return known;
+  }
+  return LogLevel::kInfo;
+}
+
 void Log(LogLevel level, std::string_view event, const LogFields& fields) {
   if (!Logger().should_log(SpdLevel(level))) return;
   const std::string line =
       json_format.load() ? JsonLine(level, event, fields) : TextLine(level, event, fields);
   Logger().log(SpdLevel(level), spdlog::string_view_t(line.data(), line.size()));
+}
+
+LogFields CallerFields(const std::string& name) {
+  if (name.empty()) return {};
+  return {{"principal", name}};
 }
 
 void LogRequest(std::string_view method, std::string_view request_id, const absl::Status& status,

@@ -24,9 +24,15 @@ using LogFields = std::vector<std::pair<std::string, LogValue>>;
 // own messages. Thread-safe, may be called again.
 void InitLogging(std::string_view level, bool json);
 
+// Takes effect at once; the level before. Thread-safe.
+LogLevel SetLogLevel(LogLevel level);
+
 // One event: text form `2026-01-31T12:00:00.000Z INFO ready address=127.0.0.1:50551`. Values are
 // escaped, so that no client can forge a line. Thread-safe.
 void Log(LogLevel level, std::string_view event, const LogFields& fields = {});
+
+// {"principal", name} for the lines of its calls; nothing where the server knows no principals.
+LogFields CallerFields(const std::string& name);
 
 // The line of a finished call. An internal error is logged as an error, with its text; refusals
 // as information, with reason and text.

@@ -13,6 +13,7 @@
 #include "server/config.h"
 #include "server/logging.h"
 #include "server/provider_setup.h"
+#include "server/reload.h"
 #include "server/server.h"
 #include "server/signals.h"
 #include "server/version.h"
@@ -28,13 +29,13 @@ int Refuse(const absl::Status& status) {
   return kExitUsage;
 }
 
-void OnSignal(int signal, Server* server) {
+void OnSignal(int signal, Server* server, Reloader* reloader) {
   Log(LogLevel::kInfo, "signal", {{"signal", static_cast<int64_t>(signal)}});
-  // Settings are read at the start only, so SIGHUP changes nothing.
-  if (signal != SIGHUP) server->Shutdown();
+  if (signal != SIGHUP) return server->Shutdown();
+  reloader->Reload().IgnoreError();  // it is logged
 }
 
-int Serve(const Config& config) {
+int Serve(const Config& config, const std::vector<std::string>& arguments) {
   const bool tuned = TuneAllocator();
   InitLogging(config.log_level, config.log_json);
   Log(LogLevel::kInfo, "start",
@@ -55,7 +56,8 @@ int Serve(const Config& config) {
   }
   bool clean;
   {
-    SignalThread signals([&server](int signal) { OnSignal(signal, server->get()); });
+    Reloader reloader(arguments, server->get());
+    SignalThread signals([&](int signal) { OnSignal(signal, server->get(), &reloader); });
     clean = (*server)->Wait();
   }
   // Stuck work holds destructors up for ever; its memory goes with the process.
@@ -81,7 +83,7 @@ int Main(const std::vector<std::string>& arguments) {
   if (command->print_config) std::printf("%s\n", ConfigJson(*config).c_str());
   if (command->check_config) std::printf("the configuration is valid\n");
   if (command->print_config || command->check_config) return 0;
-  return Serve(*config);
+  return Serve(*config, arguments);
 }
 
 }  // namespace

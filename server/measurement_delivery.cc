@@ -77,8 +77,8 @@ absl::Status MeasurementStream::KeepDataset() {
   options.cancel = cancel();
   bool created = false;
   TENON_ASSIGN_OR_RETURN(auto kept,
-                         server_->store->Put(ContentStore::Kind::kDataset, call_->dataset.Take(),
-                                             std::move(options), &created));
+                         server_->store->Put(ContentStore::Kind::kDataset, call_->owner,
+                                             call_->dataset.Take(), std::move(options), &created));
   std::lock_guard lock(mutex_);
   kept_ = std::move(kept);
   return absl::OkStatus();

@@ -173,7 +173,7 @@ absl::Status ReadPrecomputed(ServerState* state, MeasureCall* call) {
     const std::string field = StrCat(
         "header.specs[", i, "].", measurement::FindMeasure(call->specs[i].id)->id, ".", kParameter);
     if (state->store == nullptr) return NotImplemented(field, "stored data sets");
-    const auto stored = state->store->Get(ContentStore::Kind::kDataset, *handle);
+    const auto stored = state->store->Get(ContentStore::Kind::kDataset, call->owner, *handle);
     if (!stored.ok()) {
       return Error(Reason::kNotFound, std::string(stored.status().message())).Field(field);
     }
@@ -202,7 +202,8 @@ absl::Status ReadDataset(ServerState* state, MeasureCall* call) {
   const v1::MeasureHeader& header = call->header;
   if (header.has_dataset_handle()) {
     if (state->store == nullptr) return NotImplemented("header.dataset_handle", "stored data sets");
-    auto stored = state->store->Get(ContentStore::Kind::kDataset, header.dataset_handle());
+    auto stored =
+        state->store->Get(ContentStore::Kind::kDataset, call->owner, header.dataset_handle());
     if (!stored.ok()) return PrefixFields(stored.status(), "header.dataset_");
     call->stored = *std::move(stored);
     call->dataset_spec = call->stored->tensor.spec;
@@ -228,6 +229,12 @@ absl::Status ReadDataset(ServerState* state, MeasureCall* call) {
   }
   if (input.keep() && state->store == nullptr) {
     return NotImplemented("header.dataset_input.keep", "stored data sets");
+  }
+  if (input.keep()) {
+    TENON_ASSIGN_OR_RETURN(const int64_t bytes, CheckedByteCount(call->dataset_spec));
+    TENON_RETURN_IF_ERROR(
+        AtField(state->store->CheckQuota(call->owner, ContentStore::EntryBytes(bytes)),
+                "header.dataset_input.keep"));
   }
   if (!input.has_inline_data()) return absl::OkStatus();
   return CheckInlineSize(static_cast<int64_t>(input.inline_data().size()),
@@ -382,9 +389,11 @@ absl::Status MeasureCall::UseLabels() {
 
 absl::StatusOr<std::unique_ptr<MeasureCall>> AdmitMeasure(v1::MeasureHeader header,
                                                           ServerState* state,
+                                                          const std::string& owner,
                                                           const CancelToken* cancel) {
   TENON_RETURN_IF_ERROR(state->lifecycle.CheckAdmitting());
   auto call = std::make_unique<MeasureCall>();
+  call->owner = owner;
   call->header = std::move(header);
   call->request_id = call->header.request_id();
   if (call->request_id.size() > kMaxRequestIdBytes) {

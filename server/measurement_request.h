@@ -38,6 +38,7 @@ struct MeasureCall {
   // Without the bytes of data set, labels and inline projections.
   v1::MeasureHeader header;
   std::string request_id;
+  std::string owner;  // the principal that calls; whose data sets it may name
 
   TensorSpec dataset_spec;                      // [n, d]
   std::shared_ptr<const StoredContent> stored;  // the data set, if it came by handle
@@ -85,11 +86,13 @@ struct MeasureCall {
   int64_t BytesBeyondPlan(int64_t columns);
 };
 
-// Checks all of `header`, plans, reserves the memory, and takes that of the data set. Errors have
-// fields of the header; see the contract for their reasons. Does no work of request size besides
-// copying inline data and listing the server's files, which the token ends.
+// Checks all of `header`, whose handles are those of `owner`, plans, reserves the memory, and takes
+// that of the data set. Errors have fields of the header; see the contract for their reasons. Does
+// no work of request size besides copying inline data and listing the server's files, which the
+// token ends.
 absl::StatusOr<std::unique_ptr<MeasureCall>> AdmitMeasure(v1::MeasureHeader header,
                                                           ServerState* state,
+                                                          const std::string& owner,
                                                           const CancelToken* cancel);
 
 void WriteAccepted(const MeasureCall& call, v1::MeasureAccepted* accepted);

@@ -127,7 +127,7 @@ absl::Status MeasurementStream::OnHeader(v1::MeasureHeader* header) {
 }
 
 absl::Status MeasurementStream::Admit(v1::MeasureHeader header) {
-  TENON_ASSIGN_OR_RETURN(call_, AdmitMeasure(std::move(header), server_, cancel()));
+  TENON_ASSIGN_OR_RETURN(call_, AdmitMeasure(std::move(header), server_, caller(), cancel()));
   {
     std::lock_guard lock(mutex_);
     request_id_ = call_->request_id;
@@ -362,7 +362,8 @@ void MeasurementStream::OnEnd() {
     std::lock_guard lock(mutex_);
     request_id = request_id_;
   }
-  LogRequest("tenon.v1.MeasurementService/Measure", request_id, status, seconds);
+  LogRequest("tenon.v1.MeasurementService/Measure", request_id, status, seconds,
+             CallerFields(caller()));
 }
 
 }  // namespace tenon::server

@@ -18,6 +18,7 @@
 #include "server/contraction_codec.h"
 #include "server/contraction_report.h"
 #include "server/plan_finder.h"
+#include "server/principal.h"
 #include "server/status.h"
 #include "server/stoppable_call.h"
 #include "server/tensor_codec.h"
@@ -60,6 +61,13 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
         begun_before_(state->executor.begun()),
         waiting_before_(state->executor.queued()) {
     record_.set_request_id(Utf8Prefix(request_.request_id(), kLoggedIdBytes));
+    const absl::Status allowed = CheckCaller(context);
+    if (!allowed.ok()) {
+      End(allowed);
+      return;
+    }
+    owner_ = CallerOf(*context);
+    record_.set_caller(owner_);
     const double interval = request_.execution().progress_interval_seconds();
     // Another value is refused later.
     if (interval > 0) ticker_ = std::make_unique<Ticker>(interval, [this] { SendProgress(); });
@@ -86,7 +94,7 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
     v1::ContractHeader header = HeaderOf(request_);
     TENON_ASSIGN_OR_RETURN(const DType dtype, DefaultDType());
     TENON_ASSIGN_OR_RETURN(ContractCall call,
-                           DecodeHeader(&header, *state_, HeaderUse::kEstimate, dtype));
+                           DecodeHeader(&header, *state_, owner_, HeaderUse::kEstimate, dtype));
     record_.set_request_id(call.request_id);
     if (call.question.has_value()) call.question->options.trials_made = &trials_;
     if (call.question.has_value() && call.question->provider != nullptr) {
@@ -143,7 +151,8 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
                            contraction::MakeSliced(expression, {plan->sliced_indices().begin(),
                                                                 plan->sliced_indices().end()}));
     plan->set_plan_id(
-        state_->plans.Put(NetworkKey(expression), std::move(kept), plan->provenance())->id);
+        state_->plans.Put(call.owner, NetworkKey(expression), std::move(kept), plan->provenance())
+            ->id);
     return absl::OkStatus();
   }
 
@@ -247,6 +256,7 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
 
   ServerState* const state_;
   const v1::PlanContractionRequest request_;
+  std::string owner_;
   const Clock::time_point start_ = Clock::now();
   CallRecord record_;
   const size_t begun_before_, waiting_before_;  // requests, when this one came

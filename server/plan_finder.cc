@@ -164,7 +164,8 @@ class Finder {
       context += StrCat(",", static_cast<int>(operand.spec.dtype), operand.varying);
     }
     for (const auto& provider : PlannedProviders()) context += StrCat(",", provider->name());
-    return context;
+    // Nobody is told what another one has searched. Last: a name may hold anything.
+    return StrCat(context, ";", call_.owner);
   }
 
   absl::StatusOr<int64_t> PlannedBytes(const Plan& plan) const {
@@ -232,11 +233,12 @@ class Finder {
     call_.provenance = Provenance(found, *call_.question);
     if (cached) call_.provenance->set_source(v1::PLAN_SOURCE_CACHE);
     call_.plan_source = call_.provenance->source();
-    call_.plan_id = state_.plans.Put(NetworkKey(expression_), found.plan, *call_.provenance)->id;
+    call_.plan_id =
+        state_.plans.Put(call_.owner, NetworkKey(expression_), found.plan, *call_.provenance)->id;
   }
 
   absl::Status TakeStored() {
-    const auto stored = state_.plans.Find(call_.plan_id);
+    const auto stored = state_.plans.Find(call_.owner, call_.plan_id);
     if (stored == nullptr) {
       return Error(Reason::kNotFound, StrCat("there is no plan '", call_.plan_id, "' (any more)"))
           .Field("header.plan_id");
@@ -261,7 +263,7 @@ class Finder {
   // A program that must have a certain fingerprint may be that of an older plan.
   absl::Status KeepFingerprint() {
     if (call_.required_fingerprint.empty()) return absl::OkStatus();
-    for (const auto& stored : state_.plans.FindFor(NetworkKey(expression_))) {
+    for (const auto& stored : state_.plans.FindFor(call_.owner, NetworkKey(expression_))) {
       ContractCall planned = CallWith(stored->plan);
       planned.providers = call_.providers;
       const auto job = PrepareCall(planned, cancel_, &state_.programs);

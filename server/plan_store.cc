@@ -31,50 +31,58 @@ std::string NetworkKey(const contraction::Expression& expression) {
 
 int64_t PlanStore::Bytes(const StoredPlan& plan) {
   constexpr int64_t kOverhead = 512;
-  return kOverhead + static_cast<int64_t>(plan.network.size()) +
+  return kOverhead + static_cast<int64_t>(plan.network.size() + 2 * plan.owner.size()) +
          static_cast<int64_t>(plan.plan.path.pairs.size()) * 8 +
          static_cast<int64_t>(plan.plan.sliced.size()) * 4;
 }
 
-std::shared_ptr<const StoredPlan> PlanStore::Put(std::string network, planner::Plan plan,
+std::shared_ptr<const StoredPlan> PlanStore::Put(std::string owner, std::string network,
+                                                 planner::Plan plan,
                                                  v1::PlanProvenance provenance) {
   auto stored = std::make_shared<StoredPlan>();
+  stored->owner = std::move(owner);
   stored->network = std::move(network);
   stored->plan = std::move(plan);
   stored->provenance = std::move(provenance);
   stored->id = IdOf(*stored);
   std::lock_guard lock(mutex_);
-  if (const auto known = by_id_.find(stored->id); known != by_id_.end()) {
+  const auto known = by_id_.find({stored->owner, stored->id});
+  if (known != by_id_.end()) {
     plans_.splice(plans_.begin(), plans_, known->second);
     return plans_.front();
   }
   bytes_ += Bytes(*stored);
   plans_.push_front(stored);
-  by_id_[stored->id] = plans_.begin();
+  by_id_[{stored->owner, stored->id}] = plans_.begin();
   while (bytes_ > max_bytes_ && plans_.size() > 1) {
     bytes_ -= Bytes(*plans_.back());
-    by_id_.erase(plans_.back()->id);
+    by_id_.erase({plans_.back()->owner, plans_.back()->id});
     plans_.pop_back();
   }
   return stored;
 }
 
-std::shared_ptr<const StoredPlan> PlanStore::Find(const std::string& id) {
+std::shared_ptr<const StoredPlan> PlanStore::Find(const std::string& owner, const std::string& id) {
   std::lock_guard lock(mutex_);
-  const auto known = by_id_.find(id);
+  const auto known = by_id_.find({owner, id});
   if (known == by_id_.end()) return nullptr;
   plans_.splice(plans_.begin(), plans_, known->second);
   return plans_.front();
 }
 
 std::vector<std::shared_ptr<const StoredPlan>> PlanStore::FindFor(
-    const std::string& network) const {
+    const std::string& owner, const std::string& network) const {
   std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<const StoredPlan>> found;
   for (const auto& plan : plans_) {
-    if (plan->network == network) found.push_back(plan);
+    if (plan->owner == owner && plan->network == network) found.push_back(plan);
   }
   return found;
+}
+
+int64_t PlanStore::bytes() const {
+  std::lock_guard lock(mutex_);
+  return bytes_;
 }
 
 void PlanStore::Clear() {

@@ -15,6 +15,7 @@
 #include "server/scratch_space.h"
 #include "server/unary.h"
 #include "server/version.h"
+#include "server/wire_state.h"
 #include "tenon/v1/provider.grpc.pb.h"
 
 namespace tenon::server {
@@ -35,22 +36,6 @@ std::string NewInstanceId() {
 google::protobuf::Timestamp ToTimestamp(std::chrono::system_clock::time_point time) {
   return TimeUtil::MillisecondsToTimestamp(
       std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count());
-}
-
-v1::ServerState ToProto(ServerPhase phase) {
-  switch (phase) {
-    case ServerPhase::kStarting:
-      return v1::SERVER_STATE_STARTING;
-    case ServerPhase::kReady:
-      return v1::SERVER_STATE_READY;
-    case ServerPhase::kLameDuck:
-      return v1::SERVER_STATE_LAME_DUCK;
-    case ServerPhase::kDraining:
-      return v1::SERVER_STATE_DRAINING;
-    case ServerPhase::kStopped:
-      return v1::SERVER_STATE_STOPPED;
-  }
-  return v1::SERVER_STATE_UNSPECIFIED;
 }
 
 v1::ProviderState ToProto(ProviderCondition condition) {
@@ -93,8 +78,9 @@ void FillLimits(const ServerState& state, v1::ServerLimits* out) {
     const int64_t most = std::min<int64_t>(state.jobs->settings().max_jobs_per_owner, INT32_MAX);
     out->set_max_jobs(static_cast<int32_t>(most));
   }
-  out->set_default_ttl_seconds(static_cast<double>(state.settings.dataset_ttl.count()));
-  out->set_slow_reader_seconds(std::chrono::duration<double>(state.write_stall_limit).count());
+  out->set_default_ttl_seconds(static_cast<double>(state.settings.dataset_ttl.load().count()));
+  out->set_slow_reader_seconds(
+      std::chrono::duration<double>(state.write_stall_limit.load()).count());
 }
 
 void FillFeatures(const ServerState& state, v1::GetServerInfoResponse* out) {
@@ -113,13 +99,15 @@ void FillFeatures(const ServerState& state, v1::GetServerInfoResponse* out) {
   add("server_files", files, files ? "" : "no --data_root is configured");
   const bool jobs = state.jobs != nullptr;
   add("jobs", jobs, jobs ? "" : "no --state_dir is configured");
-  add("administration", false, "AdminService is not implemented");
+  add("administration", true, "for administrators");
   const bool scratch = state.scratch != nullptr;
   add("temporary_files", scratch, scratch ? "" : "--scratch_budget is 0");
   add("planner", true, "searching by predicted seconds is not implemented");
   add("plan_cache", true, "");
-  add("tls", false, "only loopback and Unix sockets unless --insecure_listen is given");
-  add("authentication", false, "");
+  add("tls", state.settings.tls, state.settings.tls ? "" : "no --tls_cert is configured");
+  const bool callers = state.callers.source() != CallerSource::kNothing;
+  add("authentication", callers,
+      callers ? "" : "neither --token_file nor --tls_client_ca is configured");
 }
 
 void FillBuild(v1::BuildInfo* out) {
@@ -256,7 +244,7 @@ class ProviderService final : public v1::ProviderService::CallbackService {
     return Answer(context, "tenon.v1.ProviderService/GetServerInfo", [&] {
       response->set_version(Build().version);
       response->set_commit(Build().commit);
-      response->set_state(ToProto(state_->lifecycle.phase()));
+      response->set_state(ToWireState(state_->lifecycle.phase()));
       FillLimits(*state_, response->mutable_limits());
       FillFeatures(*state_, response);
       FillBuild(response->mutable_build());

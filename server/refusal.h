@@ -1,4 +1,4 @@
-// Methods of the contract that this server does not offer yet.
+// Calls that end before they begin.
 
 #ifndef TENON_SERVER_REFUSAL_H_
 #define TENON_SERVER_REFUSAL_H_
@@ -13,8 +13,8 @@
 
 namespace tenon::server {
 
-// Refuses a call, of any kind, with NOT_IMPLEMENTED, or because the server is starting or draining.
-// `Reactor` is the base that the generated method returns. Deletes itself.
+// Refuses a call, of any kind, with `why`, or with NOT_IMPLEMENTED, or because the server is
+// starting or draining. `Reactor` is the base that the generated method returns. Deletes itself.
 template <typename Reactor>
 class Refusal final : public Reactor {
  public:
@@ -24,11 +24,17 @@ class Refusal final : public Reactor {
       status = Error(Reason::kNotImplemented, StrCat("this server does not offer ", name, " yet"))
                    .Meta("method", std::string(name));
     }
-    CallRecord(&state->metrics, method, name).End(status);
-    this->Finish(ToGrpcStatus(status));
+    End(state, method, name, status);
+  }
+  Refusal(ServerState* state, Method method, std::string_view name, const absl::Status& why) {
+    End(state, method, name, why);
   }
 
  private:
+  void End(ServerState* state, Method method, std::string_view name, const absl::Status& status) {
+    CallRecord(&state->metrics, method, name).End(status);
+    this->Finish(ToGrpcStatus(status));
+  }
   void OnDone() override { delete this; }
 };
 

@@ -85,16 +85,50 @@ Server::Server(const Config& config, Parts parts)
       state_(std::make_unique<ServerState>(config.memory_budget_bytes, config.concurrent_requests,
                                            config.max_queued_requests,
                                            Milliseconds(config.write_stall_timeout))) {
+  drain_delay_ = config.drain_delay;
+  grace_period_ = config.grace_period;
+  if (config.tls != nullptr) {
+    tls_ = std::make_unique<TlsCertificates>(config.tls_files, *config.tls,
+                                             Milliseconds(config.tls_reload_interval));
+  }
+  if (config.tokens != nullptr) {
+    state_->callers.SetSource(CallerSource::kToken);
+  } else if (config.tls != nullptr && !config.tls->client_ca.empty()) {
+    state_->callers.SetSource(CallerSource::kCertificate);
+  }
+  state_->settings.tls = tls_ != nullptr;
+  state_->drain = [this](std::optional<double> delay, std::optional<double> grace) {
+    BeginDrain(delay, grace);
+  };
   state_->limits.max_threads = config.threads;
   state_->max_concurrent_streams = config.max_concurrent_streams;
   state_->settings.data_root = config.data_root;
-  state_->settings.dataset_ttl = absl::ToChronoSeconds(config.dataset_ttl);
-  state_->store = std::make_shared<ContentStore>(&state_->budget, state_->settings.dataset_ttl);
+  state_->store =
+      std::make_shared<ContentStore>(&state_->budget, absl::ToChronoSeconds(config.dataset_ttl));
   state_->budget.SetReclaimer(
       [store = state_->store.get()](int64_t bytes) { store->Evict(bytes); });
   state_->budget.SetShrinker([](int64_t free_bytes) { BlockPool::Shared().Trim(free_bytes); });
   warm_memory_ = std::make_unique<WarmMemory>(&BlockPool::Shared(),
                                               config.memory_budget_bytes / kWarmMemoryDivisor);
+  Apply(config);
+}
+
+void Server::Apply(const Config& config) {
+  const auto queued = static_cast<size_t>(config.max_queued_requests);
+  state_->max_queued_requests = config.max_queued_requests;
+  state_->executor.SetMaxQueued(queued);
+  state_->listing.SetMaxQueued(queued);
+  state_->write_stall_limit = Milliseconds(config.write_stall_timeout);
+  state_->watchdog.SetStallLimit(Milliseconds(config.write_stall_timeout));
+  state_->settings.dataset_ttl = absl::ToChronoSeconds(config.dataset_ttl);
+  state_->store->SetDefaultTtl(absl::ToChronoSeconds(config.dataset_ttl));
+  state_->store->SetOwnerLimit(config.max_stored_bytes_per_principal);
+  state_->callers.places().SetLimit(config.max_streams_per_principal);
+  state_->callers.SetAdministrators(config.admin_principals);
+  if (config_.tokens != nullptr && config.tokens != nullptr) {
+    state_->callers.SetTokens(config.tokens);
+  }
+  if (tls_ != nullptr && config.tls != nullptr) tls_->Set(config.tls_files, *config.tls);
 }
 
 Server::~Server() {
@@ -189,6 +223,7 @@ void Server::Configure(grpc::ServerBuilder* builder) {
   constexpr int kMaxSyncThreads = 8;
   quota.SetMaxThreads(kMaxSyncThreads);
   builder->SetResourceQuota(quota);
+  builder->SetContextAllocator(MakeCallerContexts(&state_->callers));
 }
 
 absl::Status Server::BuildGrpc() {
@@ -198,7 +233,16 @@ absl::Status Server::BuildGrpc() {
   Configure(&builder);
   std::vector<int> ports(config_.listen.size(), 0);
   for (size_t i = 0; i < config_.listen.size(); ++i) {
-    builder.AddListeningPort(config_.listen[i].text, grpc::InsecureServerCredentials(), &ports[i]);
+    const Address& address = config_.listen[i];
+    const bool encrypted = tls_ != nullptr && !address.is_unix;
+    builder.AddListeningPort(address.text,
+                             encrypted ? tls_->NewCredentials() : grpc::InsecureServerCredentials(),
+                             &ports[i]);
+    // What --insecure_listen allows should not be forgotten.
+    if (!encrypted && !address.local) {
+      Log(LogLevel::kWarning, "not encrypted, but reached from other machines",
+          {{"address", address.text}, {"tokens", config_.tokens != nullptr}});
+    }
   }
   for (const auto& [name, service] : services_) builder.RegisterService(service.get());
   if (parts_.extend) parts_.extend(&builder);
@@ -334,6 +378,20 @@ void Server::BeginDrain() {
   changed_.notify_all();
 }
 
+void Server::BeginDrain(std::optional<double> delay_seconds, std::optional<double> grace_seconds) {
+  std::unique_lock lock(mutex_);
+  if (!drain_.joinable()) {
+    ++shutdown_calls_;
+    if (delay_seconds.has_value()) drain_delay_ = absl::Seconds(*delay_seconds);
+    if (grace_seconds.has_value()) grace_period_ = absl::Seconds(*grace_seconds);
+    drain_ = std::thread([this] { Drain(); });
+  }
+  // Which it does before it waits for anything.
+  changed_.wait(lock, [this] {
+    return told_phase_ != ServerPhase::kStarting && told_phase_ != ServerPhase::kReady;
+  });
+}
+
 bool Server::Wait() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return stopped_; });
@@ -344,7 +402,7 @@ void Server::Drain() {
   const auto hurried = [this] { return shutdown_calls_ > 1; };
   if (state_->lifecycle.MoveTo(ServerPhase::kLameDuck)) {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, Milliseconds(config_.drain_delay), hurried);
+    changed_.wait_for(lock, Milliseconds(drain_delay_), hurried);
   }
   state_->lifecycle.MoveTo(ServerPhase::kDraining);
   StopGrpc();
@@ -366,12 +424,11 @@ void Server::Drain() {
 }
 
 void Server::StopGrpc() {
-  bool hurried;
+  std::chrono::milliseconds grace(0);
   {
     std::lock_guard lock(mutex_);
-    hurried = shutdown_calls_ > 1;
+    if (shutdown_calls_ < 2) grace = Milliseconds(grace_period_);
   }
-  const auto grace = hurried ? std::chrono::milliseconds(0) : Milliseconds(config_.grace_period);
   const auto deadline = Clock::now() + grace;
   // On a thread of its own, because it returns only when all handlers have: a stuck one would hold
   // the way out for ever. It must not cut what is told to end before that has had its time.

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -21,6 +22,7 @@
 #include "server/job_runner.h"
 #include "server/provider_setup.h"
 #include "server/state.h"
+#include "server/tls.h"
 #include "server/warm_memory.h"
 
 namespace tenon::server {
@@ -63,6 +65,14 @@ class Server {
   // cancelled now.
   void Shutdown();
 
+  // Begins to stop, with other delays than the configured ones where they are given (seconds), and
+  // returns when the server says so. A server that stops already goes on as before.
+  void BeginDrain(std::optional<double> delay_seconds, std::optional<double> grace_seconds);
+
+  // Takes over those settings that may change while the server runs (server/reload.h lists them,
+  // but for the log's); ignores the others.
+  void Apply(const Config& config);
+
   // Waits until the server has stopped. False when work did not end within kill_limit of its
   // cancellation, when no provider got warm, or when Config::exit_when ended it.
   bool Wait();
@@ -91,6 +101,7 @@ class Server {
 
   const Config config_;
   const Parts parts_;
+  std::unique_ptr<TlsCertificates> tls_;  // null: no encryption
   int port_ = 0;
   std::vector<std::string> addresses_;
   std::unique_ptr<WarmMemory> warm_memory_;  // outlives what gives blocks back
@@ -106,6 +117,7 @@ class Server {
   std::condition_variable changed_;
   ServerPhase told_phase_ = ServerPhase::kStarting;  // that health already shows
   int shutdown_calls_ = 0;
+  absl::Duration drain_delay_, grace_period_;
   bool warm_up_done_ = false, warm_up_failed_ = false, grpc_stopped_ = false;
   bool providers_failed_ = false;  // as exit_when says
   bool stopped_ = false, clean_ = false;

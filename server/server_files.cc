@@ -98,10 +98,14 @@ class Lister {
   }
 
  private:
+  static bool IsPattern(const std::string& part) {
+    return part.find_first_of("*?[") != std::string::npos;
+  }
+
   // `folder` is relative to the root, with a '/' at its end unless it is the root.
   absl::Status Walk(const std::string& folder, size_t depth) {
     const std::string& part = parts_[depth];
-    if (part.find_first_of("*?[") == std::string::npos) return Visit(folder + part, depth);
+    if (!IsPattern(part)) return Visit(folder + part, depth);
     std::error_code error;
     fs::directory_iterator entry(StrCat(root_, "/", folder), error);
     for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
@@ -126,9 +130,9 @@ class Lister {
     std::error_code error;
     if (fs::is_symlink(path, error)) {
       const absl::Status inside = CheckInside(path, root_);
-      // A file gets its error in its place, when it is opened. Of a folder nobody may know what is
-      // in it.
-      if (!inside.ok() && is_last) return Add(name);
+      // It gets its error in its place, when it is opened: so one link in many folders does not
+      // spoil the rest. A folder that was asked for by its name leaves no rest.
+      if (!inside.ok() && (is_last || IsPattern(parts_[depth]))) return Add(name);
       if (!inside.ok()) {
         return BadGlob(GetErrorDetails(inside).reason,
                        StrCat("'", ReplaceInvalidUtf8(name), "': ", inside.message()));

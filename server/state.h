@@ -4,10 +4,13 @@
 #define TENON_SERVER_STATE_H_
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +20,7 @@
 #include "backends/plugin/provider.h"
 #include "backends/schedule/program_cache.h"
 #include "server/admission.h"
+#include "server/authenticator.h"
 #include "server/executor.h"
 #include "server/lifecycle.h"
 #include "server/metrics.h"
@@ -83,7 +87,8 @@ class ProviderRegistry {
 // What of the configuration the services read.
 struct ServiceSettings {
   std::string data_root;  // canonical path of server-side files; empty: none may be read
-  std::chrono::seconds dataset_ttl{3600};
+  std::atomic<std::chrono::seconds> dataset_ttl{std::chrono::seconds(3600)};
+  bool tls = false;  // TCP is encrypted
 };
 
 // Owned by the server, outlives all streams.
@@ -99,13 +104,19 @@ struct ServerState {
 
   Limits limits;
   ServiceSettings settings;
-  int64_t max_queued_requests = 0;
-  std::chrono::milliseconds write_stall_limit{0};
+  // The atomic ones may change while the server runs.
+  std::atomic<int64_t> max_queued_requests = 0;
+  std::atomic<std::chrono::milliseconds> write_stall_limit{std::chrono::milliseconds(0)};
   int max_concurrent_streams = 0;  // per connection
   std::chrono::system_clock::time_point start_time = std::chrono::system_clock::now();
   ProviderRegistry providers;
   Lifecycle lifecycle;
   Metrics metrics;
+  Authenticator callers;
+  // Begins to shut the server down, unless that has begun; seconds that are absent are the
+  // configured ones. Null where a test has the services alone.
+  std::function<void(std::optional<double> delay_seconds, std::optional<double> grace_seconds)>
+      drain;
   MemoryBudget budget;
   schedule::ProgramCache programs{1024, int64_t{64} << 20};
   planner::PlanCache plan_cache{int64_t{64} << 20};

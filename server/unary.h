@@ -15,6 +15,7 @@
 #include "backends/core/error.h"
 #include "server/logging.h"
 #include "server/metrics.h"
+#include "server/principal.h"
 #include "server/status.h"
 
 namespace tenon::server {
@@ -29,18 +30,19 @@ class CallRecord {
   }
   // For the log.
   void set_request_id(std::string_view id) { request_id_ = id; }
+  void set_caller(std::string name) { caller_ = std::move(name); }
   void End(const absl::Status& status) {
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
     metrics_->CallEnded(method_, status, seconds);
-    LogRequest(name_, request_id_, status, seconds);
+    LogRequest(name_, request_id_, status, seconds, CallerFields(caller_));
   }
 
  private:
   Metrics* const metrics_;
   const Method method_;
   const std::string_view name_;  // full name, a literal
-  std::string request_id_;
+  std::string request_id_, caller_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
@@ -55,13 +57,23 @@ absl::Status AnswerWithinMemory(Answer&& answer) {
   }
 }
 
-// Runs `answer`, which fills the response and returns a status, and ends the call. `answer` must
+// Whether the caller may call the method at all: those of administration need an administrator.
+inline absl::Status CheckAccess(Method method, grpc::ServerContextBase* context) {
+  return method == Method::kAdmin ? CheckAdministrator(context) : CheckCaller(context);
+}
+
+// Runs `answer`, which fills the response and returns a status, and ends the call; not for callers
+// who may not call it. `answer` must
 // not wait for anything.
 template <typename Answer>
 grpc::ServerUnaryReactor* AnswerNow(grpc::CallbackServerContext* context, Metrics* metrics,
                                     Method method, std::string_view name, Answer&& answer) {
   CallRecord record(metrics, method, name);
-  const absl::Status status = AnswerWithinMemory(std::forward<Answer>(answer));
+  absl::Status status = CheckAccess(method, context);
+  if (status.ok()) {
+    record.set_caller(CallerOf(*context));
+    status = AnswerWithinMemory(std::forward<Answer>(answer));
+  }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   record.End(status);
   reactor->Finish(ToGrpcStatus(status));

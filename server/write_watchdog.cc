@@ -17,6 +17,14 @@ WriteWatchdog::~WriteWatchdog() {
   thread_.join();
 }
 
+void WriteWatchdog::SetStallLimit(std::chrono::milliseconds limit) {
+  {
+    std::lock_guard lock(mutex_);
+    stall_limit_ = limit;
+  }
+  stop_.notify_all();  // the thread looks as often as the limit demands
+}
+
 void WriteWatchdog::Add(WatchedStream* stream) {
   std::lock_guard lock(mutex_);
   streams_.insert(stream);
@@ -51,10 +59,15 @@ void WriteWatchdog::End(const std::vector<WatchedStream*>& streams,
 }
 
 void WriteWatchdog::Run() {
-  const auto interval =
-      std::clamp(stall_limit_ / 4, std::chrono::milliseconds(10), std::chrono::milliseconds(1000));
+  using std::chrono::milliseconds;
   std::unique_lock lock(mutex_);
-  while (!stop_.wait_for(lock, interval, [this] { return stopped_; })) {
+  const auto wait = [&] {
+    const milliseconds limit = stall_limit_;
+    const auto interval = std::clamp(limit / 4, milliseconds(10), milliseconds(1000));
+    stop_.wait_for(lock, interval, [&] { return stopped_ || stall_limit_ != limit; });
+    return !stopped_;
+  };
+  while (wait()) {
     const auto limit = std::chrono::steady_clock::now() - stall_limit_;
     std::vector<WatchedStream*> stalled;
     for (WatchedStream* stream : streams_) {

@@ -35,6 +35,9 @@ class WriteWatchdog {
   WriteWatchdog(const WriteWatchdog&) = delete;
   WriteWatchdog& operator=(const WriteWatchdog&) = delete;
 
+  // Holds for writes that have begun, too.
+  void SetStallLimit(std::chrono::milliseconds limit);
+
   void Add(WatchedStream* stream);
   // Waits while the stream is being looked at or ended, except when that itself leads here.
   void Remove(WatchedStream* stream);
@@ -47,8 +50,8 @@ class WriteWatchdog {
   void End(const std::vector<WatchedStream*>& streams, std::unique_lock<std::mutex>* lock,
            const std::function<void(WatchedStream*)>& end);
 
-  const std::chrono::milliseconds stall_limit_;
   std::mutex mutex_;
+  std::chrono::milliseconds stall_limit_;
   std::condition_variable stop_;
   std::condition_variable end_done_;
   std::set<WatchedStream*> streams_;

@@ -114,6 +114,14 @@ void ProgramCache::Insert(std::string key, std::shared_ptr<const PreparedContrac
   bytes_ += bytes;
 }
 
+void ProgramCache::Clear() {
+  std::list<Entry> removed;  // destroyed without the lock
+  std::lock_guard lock(mutex_);
+  by_key_.clear();
+  removed.swap(entries_);
+  bytes_ = 0;
+}
+
 size_t ProgramCache::entries() const {
   std::lock_guard lock(mutex_);
   return entries_.size();

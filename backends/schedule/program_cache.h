@@ -37,6 +37,8 @@ class ProgramCache {
   // Keeps the first of two contractions with one key.
   void Insert(std::string key, std::shared_ptr<const PreparedContraction> contraction);
 
+  void Clear();
+
   size_t entries() const;
   // An estimate of the memory of all entries.
   int64_t bytes() const;

@@ -1,4 +1,4 @@
-// The gRPC side of one call: deadline and cancelling.
+// The gRPC side of one call: deadline, cancelling and the token.
 
 #ifndef TENON_CLIENT_CPP_CALL_CONTEXT_H_
 #define TENON_CLIENT_CPP_CALL_CONTEXT_H_
@@ -7,6 +7,7 @@
 
 #include <chrono>
 
+#include "client/cpp/status.h"
 #include "tenon/call.h"
 
 namespace tenon::client {
@@ -14,8 +15,11 @@ namespace tenon::client {
 // A context that ends with its deadline and with the caller's Canceller.
 class CallContext {
  public:
-  CallContext(const CallOptions& options, absl::Duration default_timeout)
+  CallContext(const CallOptions& options, absl::Duration default_timeout, const Endpoint& endpoint)
       : canceller_(options.canceller) {
+    if (!endpoint.token.empty()) {
+      context_.AddMetadata("authorization", "Bearer " + endpoint.token);
+    }
     const absl::Duration timeout = options.timeout.value_or(default_timeout);
     context_.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
     if (canceller_ != nullptr) id_ = canceller_->Add([this] { context_.TryCancel(); });

@@ -1,7 +1,6 @@
 #include "tenon/client.h"
 
 #include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
 
 #include <algorithm>
 #include <atomic>
@@ -12,6 +11,7 @@
 #include "client/cpp/client_impl.h"
 #include "client/cpp/contract_reader.h"
 #include "client/cpp/contract_upload.h"
+#include "client/cpp/credentials.h"
 #include "client/cpp/duplex.h"
 #include "client/cpp/status.h"
 #include "client/cpp/unary.h"
@@ -19,13 +19,6 @@
 
 namespace tenon::client {
 namespace {
-
-bool IsLocal(const std::string& address) {
-  for (const char* prefix : {"unix:", "unix-abstract:", "localhost", "127.", "[::1]"}) {
-    if (address.rfind(prefix, 0) == 0) return true;
-  }
-  return false;
-}
 
 grpc::ChannelArguments MakeArguments(const std::string& address, const ClientOptions& options) {
   grpc::ChannelArguments arguments;
@@ -42,6 +35,9 @@ grpc::ChannelArguments MakeArguments(const std::string& address, const ClientOpt
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // A proxy of the environment never leads to this machine itself.
   if (IsLocal(address)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  if (!options.tls_server_name.empty()) {
+    arguments.SetSslTargetNameOverride(options.tls_server_name);
+  }
   return arguments;
 }
 
@@ -87,15 +83,18 @@ absl::StatusOr<Client> Client::Connect(const std::string& address, ClientOptions
                         kMinChunkBytes, " and ", kMaxChunkBytes))
         .Field("chunk_bytes");
   }
+  TENON_ASSIGN_OR_RETURN(const auto credentials, MakeCredentials(address, options));
   auto impl = std::make_shared<Impl>();
   impl->endpoint.address = address;
+  impl->endpoint.token = options.token;
   impl->options = std::move(options);
-  impl->endpoint.channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
-                                                     MakeArguments(address, impl->options));
+  impl->endpoint.channel =
+      grpc::CreateCustomChannel(address, credentials, MakeArguments(address, impl->options));
   impl->contraction = v1::ContractionService::NewStub(impl->endpoint.channel);
   impl->job = v1::JobService::NewStub(impl->endpoint.channel);
   impl->measurement = v1::MeasurementService::NewStub(impl->endpoint.channel);
   impl->provider = v1::ProviderService::NewStub(impl->endpoint.channel);
+  impl->admin = v1::AdminService::NewStub(impl->endpoint.channel);
   return Client(std::move(impl));
 }
 
@@ -138,7 +137,7 @@ absl::StatusOr<v1::PlanResult> Client::Plan(const ContractRequest& request,
   TENON_RETURN_IF_ERROR(CatchExceptions([&]() -> absl::Status {
     v1::PlanContractionRequest wire;
     TENON_RETURN_IF_ERROR(BuildPlanRequest(request, &wire));
-    CallContext context(options, impl_->options.default_timeout);
+    CallContext context(options, impl_->options.default_timeout, impl_->endpoint);
     const auto reader = impl_->contraction->PlanContraction(context.get(), wire);
     v1::PlanContractionResponse frame;
     while (reader->Read(&frame)) {
@@ -175,6 +174,27 @@ absl::StatusOr<v1::ListProvidersResponse> Client::ListProviders(const std::strin
   request.set_name(name);
   return CallUnary<v1::ProviderService::Stub, v1::ListProvidersRequest, v1::ListProvidersResponse>(
       impl_->provider.get(), &v1::ProviderService::Stub::ListProviders, request, options,
+      impl_->options.default_timeout, impl_->endpoint);
+}
+
+absl::StatusOr<v1::DrainResponse> Client::Drain(const v1::DrainRequest& request,
+                                                const CallOptions& options) {
+  return CallUnary<v1::AdminService::Stub, v1::DrainRequest, v1::DrainResponse>(
+      impl_->admin.get(), &v1::AdminService::Stub::Drain, request, options,
+      impl_->options.default_timeout, impl_->endpoint);
+}
+
+absl::StatusOr<v1::SetLogLevelResponse> Client::SetLogLevel(const v1::SetLogLevelRequest& request,
+                                                            const CallOptions& options) {
+  return CallUnary<v1::AdminService::Stub, v1::SetLogLevelRequest, v1::SetLogLevelResponse>(
+      impl_->admin.get(), &v1::AdminService::Stub::SetLogLevel, request, options,
+      impl_->options.default_timeout, impl_->endpoint);
+}
+
+absl::StatusOr<v1::TrimResponse> Client::Trim(const v1::TrimRequest& request,
+                                              const CallOptions& options) {
+  return CallUnary<v1::AdminService::Stub, v1::TrimRequest, v1::TrimResponse>(
+      impl_->admin.get(), &v1::AdminService::Stub::Trim, request, options,
       impl_->options.default_timeout, impl_->endpoint);
 }
 

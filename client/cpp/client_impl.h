@@ -7,6 +7,7 @@
 
 #include "client/cpp/status.h"
 #include "tenon/client.h"
+#include "tenon/v1/admin.grpc.pb.h"
 #include "tenon/v1/contraction.grpc.pb.h"
 #include "tenon/v1/job.grpc.pb.h"
 #include "tenon/v1/measurement.grpc.pb.h"
@@ -21,6 +22,7 @@ struct Client::Impl {
   std::unique_ptr<v1::JobService::Stub> job;
   std::unique_ptr<v1::MeasurementService::Stub> measurement;
   std::unique_ptr<v1::ProviderService::Stub> provider;
+  std::unique_ptr<v1::AdminService::Stub> admin;
 };
 
 }  // namespace tenon::client

@@ -34,7 +34,7 @@ class Duplex {
   Duplex(const CallOptions& options, absl::Duration default_timeout, Endpoint endpoint,
          const Open& open)
       : endpoint_(std::move(endpoint)),
-        context_(options, default_timeout),
+        context_(options, default_timeout, endpoint_),
         stream_(open(context_.get())) {}
   Duplex(const Duplex&) = delete;
   Duplex& operator=(const Duplex&) = delete;

@@ -103,7 +103,7 @@ absl::StatusOr<v1::SubmitContractionResponse> Client::SubmitJob(const JobRequest
   TENON_RETURN_IF_ERROR(CatchExceptions([&]() -> absl::Status {
     TENON_RETURN_IF_ERROR(CheckRequest(request));
     TENON_ASSIGN_OR_RETURN(ContractUpload upload, ContractUpload::Create(request.contraction));
-    CallContext context(options, impl_->options.default_timeout);
+    CallContext context(options, impl_->options.default_timeout, impl_->endpoint);
     const auto stream = impl_->job->SubmitContraction(context.get(), &response);
     v1::SubmitContractionRequest first;
     *first.mutable_header() = HeaderOfJob(request, upload);
@@ -167,7 +167,7 @@ absl::StatusOr<v1::Job> Client::WatchJob(const std::string& name, const CallOpti
     v1::WatchJobRequest request;
     request.set_name(name);
     request.set_progress_interval_seconds(absl::ToDoubleSeconds(progress_interval));
-    CallContext context(options, impl_->options.default_timeout);
+    CallContext context(options, impl_->options.default_timeout, impl_->endpoint);
     const auto stream = impl_->job->WatchJob(context.get(), request);
     v1::WatchJobResponse frame;
     while (stream->Read(&frame)) {
@@ -214,7 +214,7 @@ absl::Status Client::ReadOnce(
   request.set_name(name);
   request.set_offset_bytes(offset);
   request.set_checksums(true);
-  CallContext context(options, impl_->options.default_timeout);
+  CallContext context(options, impl_->options.default_timeout, impl_->endpoint);
   const auto stream = impl_->job->ReadResult(context.get(), request);
   v1::ReadResultResponse frame;
   absl::Status local;

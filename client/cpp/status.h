@@ -24,6 +24,7 @@ absl::Status StatusFromGrpc(const grpc::Status& status, std::string_view address
 // Where calls go.
 struct Endpoint {
   std::string address;
+  std::string token;  // goes with every call; empty: none
   std::shared_ptr<grpc::ChannelInterface> channel;
 
   bool connected() const { return channel->GetState(false) == GRPC_CHANNEL_READY; }

@@ -19,7 +19,7 @@ absl::StatusOr<Response> CallUnary(Stub* stub,
                                    absl::Duration default_timeout, const Endpoint& endpoint) {
   Response response;
   TENON_RETURN_IF_ERROR(CatchExceptions([&] {
-    CallContext context(options, default_timeout);
+    CallContext context(options, default_timeout, endpoint);
     const grpc::Status status = (stub->*method)(context.get(), request, &response);
     return StatusFromGrpc(status, endpoint.address, endpoint.connected());
   }));

@@ -176,5 +176,18 @@ TEST(Executor, DropsATaskAsSoonAsItHasRun) {
   EXPECT_TRUE(watch.expired());
 }
 
+TEST(Executor, TheQueueMayGrowAndShrink) {
+  std::promise<void> opened;
+  const auto gate = opened.get_future().share();
+  Executor executor(1, 0);
+  ASSERT_TRUE(executor.Submit([gate] { gate.wait(); }).ok());
+  EXPECT_FALSE(executor.Submit([] {}).ok());
+  executor.SetMaxQueued(1);
+  EXPECT_TRUE(executor.Submit([] {}).ok());
+  executor.SetMaxQueued(0);
+  EXPECT_FALSE(executor.Submit([] {}).ok());
+  opened.set_value();
+}
+
 }  // namespace
 }  // namespace tenon::server

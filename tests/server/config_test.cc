@@ -11,6 +11,7 @@
 #include "absl/flags/reflection.h"
 #include "server/process_stats.h"
 #include "server/scratch_space.h"
+#include "tests/support/certificates.h"
 #include "tests/support/status_matchers.h"
 
 namespace tenon::server {
@@ -250,6 +251,89 @@ TEST_F(ConfigTest, HelpDescribesEveryPrintedSetting) {
   for (const auto& [key, value] : printed.items()) {
     EXPECT_THAT(help, HasSubstr("--" + key + " (default: ")) << key;
   }
+}
+
+TEST_F(ConfigTest, ReadsWhoMayCall) {
+  const tenon::testing::CertificateFolder folder;
+  const tenon::testing::CertificateFiles server = folder.Make("server", "");
+  folder.Write("tokens", "alice compute " + std::string(64, 'a') + "\n");
+  const std::vector<std::string> tls = {"--tls_cert=" + server.cert, "--tls_key=" + server.key};
+  {
+    absl::FlagSaver saver;
+    const auto config =
+        Read({tls[0], tls[1], "--tls_client_ca=" + folder.ca(), "--admin_principals=a,b",
+              "--listen=0.0.0.0:0", "--max_streams_per_principal=3", "--memory_budget=1GiB",
+              "--max_stored_bytes_per_principal=10%"});
+    ASSERT_TRUE(config.ok()) << config.status();
+    ASSERT_NE(config->tls, nullptr);
+    EXPECT_EQ(config->tls_files.client_ca, folder.ca());
+    EXPECT_THAT(config->admin_principals, ElementsAre("a", "b"));
+    EXPECT_EQ(config->tls_reload_interval, absl::Minutes(1));
+    EXPECT_EQ(config->max_streams_per_principal, 3);
+    EXPECT_EQ(config->max_stored_bytes_per_principal, (int64_t{1} << 30) / 10);
+  }
+  {
+    absl::FlagSaver saver;
+    const auto config = Read({"--token_file=" + folder.Path("tokens")});
+    ASSERT_TRUE(config.ok()) << config.status();
+    ASSERT_NE(config->tokens, nullptr);
+    EXPECT_EQ(config->tokens->size(), 1u);
+  }
+  const struct {
+    std::vector<std::string> arguments;
+    const char* field;
+  } cases[] = {{{tls[0]}, "tls_cert"},
+               {{tls[1]}, "tls_key"},
+               {{"--tls_client_ca=" + folder.ca()}, "tls_client_ca"},
+               {{"--tls_cert=/no/such/file", tls[1]}, "tls_cert"},
+               {{tls[0], tls[1], "--tls_reload_interval=1ms"}, "tls_reload_interval"},
+               {{"--tls_reload_interval=-1s"}, "tls_reload_interval"},
+               {{"--token_file=/no/such/file"}, "token_file"},
+               {{"--token_file=" + folder.ca()}, "token_file"},
+               {{"--token_file=" + folder.Path("tokens"), "--listen=0.0.0.0:0"}, "listen"},
+               {{tls[0], tls[1], "--metrics=0.0.0.0:0"}, "metrics"},
+               {{"--admin_principals=a"}, "admin_principals"},
+               {{tls[0], tls[1], "--admin_principals=a"}, "admin_principals"},
+               {{"--token_file=" + folder.Path("tokens"), tls[0], tls[1],
+                 "--tls_client_ca=" + folder.ca(), "--admin_principals=a"},
+                "admin_principals"},
+               {{"--max_streams_per_principal=-1"}, "max_streams_per_principal"},
+               {{"--max_stored_bytes_per_principal=many"}, "max_stored_bytes_per_principal"}};
+  for (const auto& bad : cases) {
+    absl::FlagSaver saver;
+    EXPECT_TRUE(Fails(Read(bad.arguments), Reason::kBadParameter, bad.field)) << bad.arguments[0];
+  }
+}
+
+TEST_F(ConfigTest, IsReadAgainFromTheFileWithoutTouchingTheFlags) {
+  const std::string path = WriteFile(R"({"threads": 3, "max_queued_requests": 5})");
+  const std::vector<std::string> arguments = {"--config=" + path, "--grace_period=7s"};
+  ASSERT_TRUE(Read(arguments).ok());
+  const SettingTexts before = CurrentSettings();
+  WriteFile(R"({"max_queued_requests": 6, "grace_period": "9s"})");
+  const auto again = ReadConfigAgain(arguments);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->config.max_queued_requests, 6);
+  EXPECT_EQ(again->config.threads, UsableThreads());        // no longer in the file: the default
+  EXPECT_EQ(again->config.grace_period, absl::Seconds(7));  // the command line wins
+  EXPECT_EQ(again->settings.at("max_queued_requests"), "6");
+  EXPECT_EQ(CurrentSettings(), before);
+  WriteFile(R"({"max_queued_requests": -6})");
+  EXPECT_TRUE(Fails(ReadConfigAgain(arguments), Reason::kBadParameter, "max_queued_requests"));
+  WriteFile("{");
+  EXPECT_TRUE(Fails(ReadConfigAgain(arguments), Reason::kBadParameter, "config"));
+  EXPECT_EQ(CurrentSettings(), before);
+}
+
+// A file of brackets alone must not exhaust the stack.
+TEST_F(ConfigTest, DeepFilesAreRefused) {
+  constexpr size_t kDepth = 1'000'000;
+  EXPECT_TRUE(
+      Fails(ApplyConfigText(std::string(kDepth, '['), "deep"), Reason::kBadParameter, "config"));
+  EXPECT_TRUE(Fails(
+      ApplyConfigText(R"({"threads": )" + std::string(kDepth, '[') + std::string(kDepth, ']') + "}",
+                      "deep"),
+      Reason::kBadParameter, "threads"));
 }
 
 TEST(ProcessStats, TellsOfThisProcess) {

@@ -28,12 +28,12 @@ class ContentStoreTest : public ::testing::Test {
  protected:
   std::shared_ptr<const StoredContent> Put(Tensor tensor, ContentStore::PutOptions options = {},
                                            Kind kind = Kind::kDataset) {
-    auto stored = store_.Put(kind, std::move(tensor), std::move(options), &created_);
+    auto stored = store_.Put(kind, "", std::move(tensor), std::move(options), &created_);
     EXPECT_TRUE(stored.ok()) << stored.status();
     return stored.ok() ? *stored : nullptr;
   }
   Reason GetReason(const std::string& handle, Kind kind = Kind::kDataset) {
-    const auto found = store_.Get(kind, handle);
+    const auto found = store_.Get(kind, "", handle);
     EXPECT_FALSE(found.ok());
     const ErrorDetails details = GetErrorDetails(found.status());
     EXPECT_EQ(details.fields.at(0).first, "handle");
@@ -81,12 +81,12 @@ TEST_F(ContentStoreTest, KindsAreApart) {
   EXPECT_EQ(tensor->handle.substr(0, 8), "tensors/");
   EXPECT_EQ(GetReason(tensor->handle), Reason::kNotFound);
   EXPECT_EQ(GetReason("datasets/" + tensor->handle.substr(8)), Reason::kNotFound);
-  EXPECT_TRUE(store_.Get(Kind::kTensor, tensor->handle).ok());
-  EXPECT_TRUE(store_.List(Kind::kDataset).empty());
+  EXPECT_TRUE(store_.Get(Kind::kTensor, "", tensor->handle).ok());
+  EXPECT_TRUE(store_.List(Kind::kDataset, "").empty());
 }
 
 TEST_F(ContentStoreTest, AnExpectedHashIsChecked) {
-  const auto refused = store_.Put(Kind::kTensor, MakeTensor({3}, 1),
+  const auto refused = store_.Put(Kind::kTensor, "", MakeTensor({3}, 1),
                                   {.expected_sha256 = std::string(64, '0')}, &created_);
   ASSERT_FALSE(refused.ok());
   const ErrorDetails details = GetErrorDetails(refused.status());
@@ -105,7 +105,8 @@ TEST_F(ContentStoreTest, BytesAreReservedOnce) {
   ASSERT_TRUE(reservation.ok());
   Put(MakeTensor({600}, 1), {.reservation = *std::move(reservation)});
   EXPECT_EQ(budget_.reserved_bytes(), 600 + kEntry);
-  const auto refused = store_.Put(Kind::kDataset, MakeTensor({500 + 2 * kEntry}, 1), {}, &created_);
+  const auto refused =
+      store_.Put(Kind::kDataset, "", MakeTensor({500 + 2 * kEntry}, 1), {}, &created_);
   EXPECT_EQ(GetErrorDetails(refused.status()).reason, Reason::kOverloaded);
   EXPECT_EQ(budget_.reserved_bytes(), 600 + kEntry);
   // The same content again gives its own reservation back.
@@ -121,7 +122,7 @@ TEST_F(ContentStoreTest, TinyContentTakesItsPlaceOfTheBudget) {
   Put(MakeTensor({0, 2}, 1), {}, Kind::kTensor);
   Put(MakeTensor({0, 3}, 1), {}, Kind::kTensor);
   EXPECT_EQ(budget_.reserved_bytes(), 3 * kEntry);
-  const auto refused = store_.Put(Kind::kTensor, MakeTensor({0, 4}, 1), {}, &created_);
+  const auto refused = store_.Put(Kind::kTensor, "", MakeTensor({0, 4}, 1), {}, &created_);
   EXPECT_EQ(GetErrorDetails(refused.status()).reason, Reason::kOverloaded);
 }
 
@@ -131,11 +132,11 @@ TEST_F(ContentStoreTest, ContentExpiresUnlessItIsUsed) {
       Put(MakeTensor({4}, 2), {.ttl = std::chrono::duration<double>(250)})->handle;
   const std::string longest =
       Put(MakeTensor({4}, 3), {.ttl = std::chrono::duration<double>(1e300)})->handle;
-  EXPECT_EQ(store_.Describe(Kind::kDataset, longest)->expires, now_ + ContentStore::kMaxTtl);
+  EXPECT_EQ(store_.Describe(Kind::kDataset, "", longest)->expires, now_ + ContentStore::kMaxTtl);
   now_ += seconds(99);
-  EXPECT_TRUE(store_.Get(Kind::kDataset, by_default).ok());
+  EXPECT_TRUE(store_.Get(Kind::kDataset, "", by_default).ok());
   now_ += seconds(99);
-  EXPECT_TRUE(store_.Describe(Kind::kDataset, by_default).ok());  // no use
+  EXPECT_TRUE(store_.Describe(Kind::kDataset, "", by_default).ok());  // no use
   now_ += seconds(1);
   EXPECT_EQ(GetReason(by_default), Reason::kNotFound);
   EXPECT_EQ(store_.bytes(), 8);
@@ -147,15 +148,15 @@ TEST_F(ContentStoreTest, ContentExpiresUnlessItIsUsed) {
 TEST_F(ContentStoreTest, WhatIsInUseStays) {
   auto content = Put(MakeTensor({50}, 1), {.ttl = std::chrono::duration<double>(1e-12)});
   const std::string handle = content->handle;
-  EXPECT_EQ(store_.Describe(Kind::kDataset, handle)->active_uses, 1);
-  auto other = store_.Get(Kind::kDataset, handle);
-  EXPECT_EQ(store_.List(Kind::kDataset).at(0).active_uses, 2);
+  EXPECT_EQ(store_.Describe(Kind::kDataset, "", handle)->active_uses, 1);
+  auto other = store_.Get(Kind::kDataset, "", handle);
+  EXPECT_EQ(store_.List(Kind::kDataset, "").at(0).active_uses, 2);
   auto copy = *other;
-  EXPECT_EQ(store_.Describe(Kind::kDataset, handle)->active_uses, 2);
+  EXPECT_EQ(store_.Describe(Kind::kDataset, "", handle)->active_uses, 2);
   content.reset();
   other->reset();
   now_ += seconds(1000);
-  const ErrorDetails details = GetErrorDetails(store_.Delete(Kind::kDataset, handle).status());
+  const ErrorDetails details = GetErrorDetails(store_.Delete(Kind::kDataset, "", handle).status());
   EXPECT_EQ(details.reason, Reason::kInUse);
   EXPECT_EQ(details.metadata.at("active_calls"), "1");
   store_.Evict(1000);
@@ -172,7 +173,7 @@ TEST_F(ContentStoreTest, TheTimeToLiveBeginsWhenTheUseEnds) {
   now_ += seconds(1000);
   content.reset();
   now_ += seconds(99);
-  EXPECT_TRUE(store_.Describe(Kind::kDataset, handle).ok());
+  EXPECT_TRUE(store_.Describe(Kind::kDataset, "", handle).ok());
   now_ += seconds(1);
   EXPECT_EQ(GetReason(handle), Reason::kNotFound);
   // The same content again may ask for less time than before.
@@ -185,7 +186,7 @@ TEST_F(ContentStoreTest, TheTimeToLiveBeginsWhenTheUseEnds) {
 // A share may outlive the store.
 TEST_F(ContentStoreTest, SharesNeedNoStore) {
   auto store = std::make_unique<ContentStore>(&budget_, seconds(100), [this] { return now_; });
-  auto stored = store->Put(Kind::kDataset, MakeTensor({50}, 1), {}, &created_);
+  auto stored = store->Put(Kind::kDataset, "", MakeTensor({50}, 1), {}, &created_);
   ASSERT_TRUE(stored.ok());
   store.reset();
   EXPECT_EQ((*stored)->tensor.buffer.as<uint8_t>()[49], 50);
@@ -198,14 +199,14 @@ TEST_F(ContentStoreTest, HashingCanBeCancelled) {
   CancelToken cancel;
   cancel.Cancel();
   const auto refused =
-      store_.Put(Kind::kDataset, MakeTensor({50}, 1), {.cancel = &cancel}, &created_);
+      store_.Put(Kind::kDataset, "", MakeTensor({50}, 1), {.cancel = &cancel}, &created_);
   EXPECT_EQ(GetErrorDetails(refused.status()).reason, Reason::kClientCancelled);
 }
 
 TEST_F(ContentStoreTest, DeletedBytesAreFree) {
   const std::string handle = Put(MakeTensor({50}, 1))->handle;
-  EXPECT_EQ(store_.Delete(Kind::kDataset, handle).value_or(0), 50);
-  EXPECT_EQ(GetErrorDetails(store_.Delete(Kind::kDataset, handle).status()).reason,
+  EXPECT_EQ(store_.Delete(Kind::kDataset, "", handle).value_or(0), 50);
+  EXPECT_EQ(GetErrorDetails(store_.Delete(Kind::kDataset, "", handle).status()).reason,
             Reason::kNotFound);
   EXPECT_EQ(budget_.reserved_bytes(), 0);
 }
@@ -216,8 +217,8 @@ TEST_F(ContentStoreTest, ListsTheMostRecentlyUsedFirst) {
   const std::string b = Put(MakeTensor({4}, 2))->handle;
   const std::string c = Put(MakeTensor({4}, 3))->handle;
   now_ += seconds(1);
-  EXPECT_TRUE(store_.Get(Kind::kDataset, a).ok());
-  const auto list = store_.List(Kind::kDataset);
+  EXPECT_TRUE(store_.Get(Kind::kDataset, "", a).ok());
+  const auto list = store_.List(Kind::kDataset, "");
   ASSERT_EQ(list.size(), 3u);
   EXPECT_EQ(list[0].handle, a);
   EXPECT_EQ(list[1].handle, std::min(b, c));
@@ -237,13 +238,13 @@ TEST_F(ContentStoreTest, EvictsUnusedContentWhenWorkNeedsTheRoom) {
     const auto work = budget_.Reserve(200);
     ASSERT_TRUE(work.ok()) << work.status();
     EXPECT_EQ(GetReason(oldest), Reason::kNotFound);
-    EXPECT_TRUE(store_.Describe(Kind::kDataset, newer).ok());
+    EXPECT_TRUE(store_.Describe(Kind::kDataset, "", newer).ok());
   }
   const auto more = budget_.Reserve(701 + 2 * kEntry);
   ASSERT_FALSE(more.ok());
   EXPECT_EQ(GetErrorDetails(more.status()).reason, Reason::kOverloaded);
   EXPECT_EQ(GetReason(newer), Reason::kNotFound);
-  EXPECT_TRUE(store_.Describe(Kind::kDataset, used->handle).ok());
+  EXPECT_TRUE(store_.Describe(Kind::kDataset, "", used->handle).ok());
   EXPECT_EQ(budget_.reserved_bytes(), 300 + kEntry);
 }
 
@@ -253,7 +254,67 @@ TEST_F(ContentStoreTest, NewContentTakesThePlaceOfOld) {
     ASSERT_NE(Put(MakeTensor({400}, i)), nullptr);
     now_ += seconds(1);
   }
-  EXPECT_EQ(store_.List(Kind::kDataset).size(), 2u);
+  EXPECT_EQ(store_.List(Kind::kDataset, "").size(), 2u);
+}
+
+// Equal content of two owners is kept twice: neither sees, ages or deletes the other's.
+TEST_F(ContentStoreTest, OwnersKnowNothingOfEachOther) {
+  const auto put = [this](const std::string& owner, ContentStore::PutOptions options) {
+    auto stored =
+        store_.Put(Kind::kTensor, owner, MakeTensor({10}, 1), std::move(options), &created_);
+    EXPECT_TRUE(stored.ok()) << stored.status();
+    return (*stored)->handle;
+  };
+  const auto reason = [](const auto& result) { return GetErrorDetails(result.status()).reason; };
+  const std::string handle = put("a", {.display_name = "of a"});
+  EXPECT_EQ(reason(store_.Get(Kind::kTensor, "b", handle)), Reason::kNotFound);
+  EXPECT_EQ(reason(store_.Get(Kind::kTensor, "", handle)), Reason::kNotFound);
+  EXPECT_EQ(reason(store_.Describe(Kind::kTensor, "b", handle)), Reason::kNotFound);
+  EXPECT_EQ(reason(store_.Delete(Kind::kTensor, "b", handle)), Reason::kNotFound);
+  EXPECT_TRUE(store_.List(Kind::kTensor, "b").empty());
+  EXPECT_EQ(store_.List(Kind::kTensor, std::nullopt).at(0).owner, "a");
+  now_ += seconds(60);
+  EXPECT_EQ(put("b", {}), handle);
+  EXPECT_TRUE(created_);
+  EXPECT_EQ(store_.Describe(Kind::kTensor, "b", handle)->display_name, "");
+  EXPECT_EQ(store_.Describe(Kind::kTensor, "b", handle)->created, now_);
+  EXPECT_EQ(store_.List(Kind::kTensor, std::nullopt).size(), 2u);
+  EXPECT_EQ(budget_.reserved_bytes(), 2 * (10 + kEntry));
+  now_ += seconds(60);  // a's time is over
+  EXPECT_EQ(reason(store_.Get(Kind::kTensor, "a", handle)), Reason::kNotFound);
+  EXPECT_TRUE(store_.Get(Kind::kTensor, "b", handle).ok());
+}
+
+TEST_F(ContentStoreTest, OwnersHaveQuotas) {
+  store_.SetOwnerLimit(kEntry + 20);
+  Put(MakeTensor({10}, 1));
+  const auto refused = store_.Put(Kind::kTensor, "", MakeTensor({10}, 2), {}, &created_);
+  ASSERT_FALSE(refused.ok());
+  const ErrorDetails details = GetErrorDetails(refused.status());
+  EXPECT_EQ(details.reason, Reason::kQuota);
+  EXPECT_EQ(details.metadata.at("stored_bytes"), std::to_string(kEntry + 10));
+  EXPECT_EQ(budget_.reserved_bytes(), kEntry + 10);
+  Put(MakeTensor({10}, 1));  // the same again takes nothing
+  EXPECT_FALSE(created_);
+  EXPECT_FALSE(store_.CheckQuota("", kEntry).ok());
+  EXPECT_TRUE(store_.CheckQuota("b", kEntry + 20).ok());
+  EXPECT_FALSE(store_.CheckQuota("b", kEntry + 21).ok());
+  now_ += seconds(101);  // expired content no longer counts
+  EXPECT_TRUE(store_.CheckQuota("", kEntry).ok());
+  Put(MakeTensor({10}, 2));
+  store_.Evict(1);
+  EXPECT_TRUE(store_.CheckQuota("", kEntry + 20).ok());
+  store_.SetOwnerLimit(0);
+  EXPECT_TRUE(store_.CheckQuota("", int64_t{1} << 60).ok());
+}
+
+TEST_F(ContentStoreTest, TheDefaultTimeToLiveMayChange) {
+  const std::string before = Put(MakeTensor({4}, 1))->handle;
+  store_.SetDefaultTtl(seconds(10));
+  const std::string after = Put(MakeTensor({4}, 2))->handle;
+  now_ += seconds(11);
+  EXPECT_EQ(GetReason(after), Reason::kNotFound);
+  EXPECT_TRUE(store_.Get(Kind::kDataset, "", before).ok());
 }
 
 }  // namespace

@@ -236,7 +236,7 @@ TEST(DatasetTest, GetAndDelete) {
     return Summary(status);
   };
   {
-    const auto use = server.state().store->Get(ContentStore::Kind::kDataset, name);
+    const auto use = server.state().store->Get(ContentStore::Kind::kDataset, "", name);
     EXPECT_EQ(remove(name), "FAILED_PRECONDITION IN_USE name");
   }
   int64_t freed = 0;

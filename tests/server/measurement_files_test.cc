@@ -147,8 +147,8 @@ TEST_F(FilesTest, NothingOutsideTheRootIsReached) {
   fs::create_symlink(outside_ / "secret.npy", root_ / "links" / "out.npy");
   fs::create_symlink(root_ / "in.npy", root_ / "links" / "stays.npy");
   fs::create_symlink(outside_, root_ / "up");
-  for (const char* glob : {"../secret.npy", "links/../../secret.npy", "/etc/passwd",
-                           "up/secret.npy", "*/secret.npy"}) {
+  for (const char* glob :
+       {"../secret.npy", "links/../../secret.npy", "/etc/passwd", "up/secret.npy", "up/*"}) {
     EXPECT_TRUE(Run(HeaderOf(glob)).empty()) << glob;
     EXPECT_EQ(status_, "PERMISSION_DENIED PERMISSION_DENIED header.server_files.glob") << glob;
   }
@@ -160,6 +160,14 @@ TEST_F(FilesTest, NothingOutsideTheRootIsReached) {
   EXPECT_EQ(frames[1].item_error().error().reason(), "PERMISSION_DENIED");
   EXPECT_EQ(frames[2].scores().name(), "links/stays.npy");
   EXPECT_EQ(Run(HeaderOf("u*"))[1].item_error().error().reason(), "PERMISSION_DENIED");
+  // A folder that a pattern meets on its way does not end the call for the others.
+  const auto through = Run(HeaderOf("*/[so]*.npy"));
+  EXPECT_EQ(status_, "OK");
+  ASSERT_EQ(through.size(), 5u);
+  EXPECT_EQ(through[1].item_error().name(), "links/out.npy");
+  EXPECT_EQ(through[2].scores().name(), "links/stays.npy");
+  EXPECT_EQ(through[3].item_error().name(), "up");
+  EXPECT_EQ(through[3].item_error().error().reason(), "PERMISSION_DENIED");
   for (const char* glob : {"none*.npy", "in.npy/x", ".*"}) {
     Run(HeaderOf(glob));
     EXPECT_EQ(status_, "INVALID_ARGUMENT BAD_FILE header.server_files.glob") << glob;

@@ -96,5 +96,15 @@ TEST(WriteWatchdog, EndsAllStreamsThatAreLeft) {
   EXPECT_EQ(gone.ended_with, std::nullopt);
 }
 
+TEST(WriteWatchdog, TheLimitMayChange) {
+  FakeStream stalled;
+  stalled.began = std::chrono::steady_clock::now() - std::chrono::minutes(1);
+  WriteWatchdog watchdog(std::chrono::hours(1));
+  watchdog.Add(&stalled);
+  watchdog.SetStallLimit(kLimit);
+  stalled.cut.get_future().wait();
+  watchdog.Remove(&stalled);
+}
+
 }  // namespace
 }  // namespace tenon::server

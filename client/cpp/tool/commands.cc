@@ -13,7 +13,7 @@
 namespace tenon::tool {
 namespace {
 
-constexpr std::array<Command, 14> kCommands = {{
+constexpr std::array<Command, 16> kCommands = {{
     {ContractSpec, RunContract},
     {EstimateSpec, RunEstimate},
     {PlanSpec, RunPlan},
@@ -27,6 +27,8 @@ constexpr std::array<Command, 14> kCommands = {{
     {MeasureCommandSpec, RunMeasure},
     {MeasuresSpec, RunMeasures},
     {InfoSpec, RunInfo},
+    {AdminSpec, RunAdmin},
+    {TokenSpec, RunToken},
     {VersionSpec, RunVersion},
 }};
 

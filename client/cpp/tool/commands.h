@@ -43,6 +43,10 @@ CommandSpec MeasuresSpec();
 int RunMeasures(const Arguments& arguments, const Session& session);
 CommandSpec InfoSpec();
 int RunInfo(const Arguments& arguments, const Session& session);
+CommandSpec AdminSpec();
+int RunAdmin(const Arguments& arguments, const Session& session);
+CommandSpec TokenSpec();
+int RunToken(const Arguments& arguments, const Session& session);
 CommandSpec VersionSpec();
 int RunVersion(const Arguments& arguments, const Session& session);
 

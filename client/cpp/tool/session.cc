@@ -1,8 +1,13 @@
 #include "client/cpp/tool/session.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <optional>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "backends/core/error.h"
+#include "backends/core/file.h"
 #include "client/cpp/tool/text.h"
 #include "client/cpp/tool/values.h"
 
@@ -23,25 +28,74 @@ client::ServerError DetailsOf(const absl::Status& status) {
   return error;
 }
 
+// Of the environment; empty when it is not set.
+std::string Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+absl::StatusOr<std::string> Token(const Arguments& arguments) {
+  const std::optional<std::string> path = arguments.Get("token-file");
+  if (!path.has_value()) return Variable("TENON_TOKEN");
+  const absl::StatusOr<Buffer> bytes = ReadFile(*path);
+  if (!bytes.ok()) {
+    return Error(Reason::kBadParameter, std::string(bytes.status().message()))
+        .Field("--token-file");
+  }
+  const absl::string_view text = ToAbsl(AsText(*bytes));
+  return std::string(absl::StripAsciiWhitespace(text.substr(0, text.find('\n'))));
+}
+
+// The client's fields of tls_ca and the like as the options that were typed.
+absl::Status AsOption(const absl::Status& status) {
+  const ErrorDetails details = GetErrorDetails(status);
+  if (details.fields.empty()) return status;
+  std::string option = details.fields[0].first;
+  if (option == "token") option = "token-file";
+  if (option != "token-file" && !absl::StartsWith(option, "tls_")) return status;
+  std::replace(option.begin(), option.end(), '_', '-');
+  option = "--" + option;
+  return Error(details.reason, std::string(status.message())).Field(option);
+}
+
 }  // namespace
 
 std::vector<Option> ConnectionOptions() {
   return {{"server", "ADDRESS",
            "Server to ask, HOST:PORT or unix:/PATH (default: $TENON_SERVER, else "
            "127.0.0.1:50551)."},
-          {"timeout", "SECONDS", "Give up after this time (default: one hour)."}};
+          {"timeout", "SECONDS", "Give up after this time (default: one hour)."},
+          {"token-file", "FILE",
+           "Call with the token in its first line (default: $TENON_TOKEN, else without)."},
+          {"tls", "", "Encrypt, and trust the authorities that this system trusts."},
+          {"tls-ca", "FILE",
+           "Encrypt, and trust the authorities in this PEM file (default: $TENON_TLS_CA)."},
+          {"tls-cert", "FILE", "Encrypt, and show the certificate in this PEM file."},
+          {"tls-key", "FILE", "Its private key."},
+          {"tls-server-name", "NAME", "Name in the server's certificate (default: the host)."},
+          {"plaintext-token", "", "Send the token to other machines without encryption, too."}};
 }
 
 std::string ServerAddress(const Arguments& arguments) {
   if (const auto address = arguments.Get("server")) return *address;
-  const char* variable = std::getenv("TENON_SERVER");
-  return variable != nullptr && *variable != '\0' ? variable : kDefaultServer;
+  const std::string variable = Variable("TENON_SERVER");
+  return variable.empty() ? kDefaultServer : variable;
 }
 
 absl::StatusOr<client::Client> Connect(const Arguments& arguments) {
   client::ClientOptions options;
   options.user_agent = "tenon-command";
-  return client::Client::Connect(ServerAddress(arguments), options);
+  options.tls = arguments.Has("tls");
+  options.tls_ca = arguments.Get("tls-ca").value_or(Variable("TENON_TLS_CA"));
+  options.tls_cert = arguments.Get("tls-cert").value_or("");
+  options.tls_key = arguments.Get("tls-key").value_or("");
+  options.tls_server_name = arguments.Get("tls-server-name").value_or("");
+  options.allow_plaintext_token = arguments.Has("plaintext-token");
+  TENON_ASSIGN_OR_RETURN(options.token, Token(arguments));
+  absl::StatusOr<client::Client> client =
+      client::Client::Connect(ServerAddress(arguments), options);
+  if (!client.ok()) return AsOption(client.status());
+  return client;
 }
 
 absl::StatusOr<client::CallOptions> CallOptionsOf(const Arguments& arguments,

@@ -35,11 +35,13 @@ struct Session {
   size_t columns = 120;
 };
 
-// --server and --timeout, which every command that calls the server takes.
+// --server, --timeout, and who calls, which every command that calls the server takes.
 std::vector<Option> ConnectionOptions();
 
 // --server, else the variable TENON_SERVER, else 127.0.0.1:50551.
 std::string ServerAddress(const Arguments& arguments);
+// Also with the certificates of --tls-*, and the token of --token-file, else of the variable
+// TENON_TOKEN. A token is no argument: other users see those.
 absl::StatusOr<client::Client> Connect(const Arguments& arguments);
 // --timeout and the canceller.
 absl::StatusOr<client::CallOptions> CallOptionsOf(const Arguments& arguments,

@@ -27,6 +27,7 @@
 #include "tenon/job.h"
 #include "tenon/measure.h"
 #include "tenon/measure_spec.h"
+#include "tenon/v1/admin.pb.h"
 #include "tenon/v1/provider.pb.h"
 
 namespace tenon::client {
@@ -38,6 +39,18 @@ struct ClientOptions {
   int32_t chunk_bytes = 1 << 20;
   // Goes before gRPC's own user agent, for the server's log.
   std::string user_agent = "tenon-cpp";
+
+  // Encrypts the connection and checks the server's certificate; each of the next three does so,
+  // too. Unix sockets are never encrypted. Files are PEM and read once.
+  bool tls = false;
+  std::string tls_ca;             // who signs the server's certificate; empty: the system's
+  std::string tls_cert, tls_key;  // the client's own, for servers that ask for one
+  // Name that the server's certificate has. Empty: the host of the address.
+  std::string tls_server_name;
+  // Goes with every call, for servers that ask for one. Empty: none. Only over an encrypted
+  // connection or to this machine, unless allowed.
+  std::string token;
+  bool allow_plaintext_token = false;
 };
 
 // A handle on a connection, cheap to copy; copies share the connection. Thread-safe: any number of
@@ -46,7 +59,7 @@ class Client {
  public:
   // `address` is "host:port", "unix:/path", or another target that gRPC understands. No connection
   // is made before the first call, so an unreachable server shows there (IsUnreachable).
-  // BAD_PARAMETER for an empty address or options out of range.
+  // BAD_PARAMETER for an empty address, options out of range or files that can't be used.
   static absl::StatusOr<Client> Connect(const std::string& address, ClientOptions options = {});
 
   // Contracts. Operands below 64 KiB go with the header, up to 3 MiB together; larger ones are
@@ -100,6 +113,15 @@ class Client {
   // The providers; with a name only that one (UNKNOWN_PROVIDER).
   absl::StatusOr<v1::ListProvidersResponse> ListProviders(const std::string& name = "",
                                                           const CallOptions& options = {});
+
+  // The operator's verbs, for administrators (else PERMISSION_DENIED). What the fields mean stands
+  // in admin.proto.
+  absl::StatusOr<v1::DrainResponse> Drain(const v1::DrainRequest& request,
+                                          const CallOptions& options = {});
+  absl::StatusOr<v1::SetLogLevelResponse> SetLogLevel(const v1::SetLogLevelRequest& request,
+                                                      const CallOptions& options = {});
+  absl::StatusOr<v1::TrimResponse> Trim(const v1::TrimRequest& request,
+                                        const CallOptions& options = {});
 
   // Waits until the server answers that it is ready, and returns that answer. When the time is
   // over: the error of the last try, or UNAVAILABLE with the state that the server was in.
