@@ -46,6 +46,8 @@ std::optional<JobRun> JobBoard::Claim() {
     entry.not_before.reset();
     ++running_;
     run.id = entry.row.id;
+    run.owner = entry.job.owner();
+    run.owner = entry.job.owner();
     run.cancel = entry.cancel;
     run.next_group = entry.row.next_group;
     run.run_seconds = entry.row.run_seconds;
