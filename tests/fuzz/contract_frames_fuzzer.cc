@@ -106,12 +106,13 @@ class Upload {
 
  private:
   Upload(std::vector<server::OperandSource> operands, int64_t bytes)
-      : admitted_bytes_(2 * bytes + kBytesPerOperand * (1 + static_cast<int64_t>(operands.size()))) {
+      : admitted_bytes_(2 * bytes +
+                        kBytesPerOperand * (1 + static_cast<int64_t>(operands.size()))) {
     for (const auto& operand : operands) {
       varying_.push_back(operand.varying);
-      shadows_.push_back(operand.stored != nullptr ? nullptr
-                                                   : std::make_unique<ShadowTensor>(
-                                                         *CheckedByteCount(operand.spec)));
+      shadows_.push_back(operand.stored != nullptr
+                             ? nullptr
+                             : std::make_unique<ShadowTensor>(*CheckedByteCount(operand.spec)));
       if (operand.inline_bytes.has_value()) shadows_.back()->Append(0, *operand.inline_bytes);
     }
     // The model's own bytes are held already: what comes now is the upload's.

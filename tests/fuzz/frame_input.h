@@ -31,7 +31,8 @@ void MutateMessage(google::protobuf::Message* message, std::minstd_rand* random)
 void MutateFrames(const google::protobuf::Message& prototype, std::vector<std::string>* frames,
                   std::minstd_rand* random);
 
-// LLVMFuzzerCustomMutator for inputs of frames: one or a few such steps; now and then libFuzzer's own.
+// LLVMFuzzerCustomMutator for inputs of frames: one or a few such steps; now and then libFuzzer's
+// own.
 size_t MutateInput(const google::protobuf::Message& prototype, uint8_t* data, size_t size,
                    size_t max_size, unsigned seed);
 

@@ -55,10 +55,13 @@ def seeds():
         yield "einsum", f"form_{number}", text.encode("latin-1" if "\xff" in text else "utf-8")
     cases = json.loads((TESTS / "cases" / "public.json").read_text())["cases"]
     for case in cases:
-        text = json.dumps(case.get("input", case).get("equation", "")) if isinstance(
-            case.get("input", {}), dict) else '""'
-        if json.loads(text):
-            yield "einsum", f"case_{case['id']}", json.loads(text).encode()
+        inputs = case["input"].get("inputs") if case["area"] == "contraction" else None
+        if not isinstance(inputs, list) or not all(isinstance(names, list) for names in inputs):
+            continue
+        lists = [*inputs, case["input"].get("output", [])]
+        if all(isinstance(name, str) and len(name) == 1 for names in lists for name in names):
+            text = ",".join("".join(names) for names in inputs) + "->" + "".join(lists[-1])
+            yield "einsum", f"case_{case['id']}", text.encode()
     for path in sorted((TESTS / "data" / "networks").glob("*.json")):
         if path.stat().st_size <= MOST_BYTES and path.stem != "reference":
             yield "network", path.stem, path.read_bytes()

@@ -1,8 +1,8 @@
 // Network files in JSON.
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cmath>
 #include <string_view>
 
 #include "backends/core/network.h"

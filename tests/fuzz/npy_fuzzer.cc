@@ -67,8 +67,7 @@ void CheckOne(std::string_view bytes) {
   if (!tensor.ok()) CheckError(tensor.status());
   FUZZ_CHECK(header.ok() || !tensor.ok());
   if (!header.ok()) return;
-  FUZZ_CHECK(header->data_offset >= 0 &&
-             static_cast<size_t>(header->data_offset) <= bytes.size());
+  FUZZ_CHECK(header->data_offset >= 0 && static_cast<size_t>(header->data_offset) <= bytes.size());
   const __int128 rest = static_cast<__int128>(bytes.size()) - header->data_offset;
   FUZZ_CHECK(tensor.ok() == (DeclaredBytes(header->spec) == rest));
   CheckHeaderOnly(bytes, *header);

@@ -50,11 +50,11 @@ using Clock = std::chrono::steady_clock;
 using End = FrameScript::End;
 
 constexpr int kClients = 6;
-constexpr int kRounds = 20;  // after each of which nothing is in flight
-constexpr std::chrono::seconds kLongest{20};    // until a half-closed stream must have ended
-constexpr std::chrono::seconds kPatience{30};   // until everything is given back
-constexpr int64_t kMostGrowthBytes = 2 << 20;   // of what the process holds, over all rounds
-constexpr double kMostRssGrowth = 0.25;         // of the resident set, which is coarser
+constexpr int kRounds = 20;                    // after each of which nothing is in flight
+constexpr std::chrono::seconds kLongest{20};   // until a half-closed stream must have ended
+constexpr std::chrono::seconds kPatience{30};  // until everything is given back
+constexpr int64_t kMostGrowthBytes = 2 << 20;  // of what the process holds, over all rounds
+constexpr double kMostRssGrowth = 0.25;        // of the resident set, which is coarser
 
 // One call, made from its seed alone.
 FrameScript MakeScript(uint32_t seed, const std::vector<GoodCall>& calls) {
@@ -78,7 +78,7 @@ FrameScript MakeScript(uint32_t seed, const std::vector<GoodCall>& calls) {
     for (char& byte : noise) byte = static_cast<char>(below(256));
     script.frames.insert(script.frames.begin() + below(script.frames.size() + 1), noise);
   }
-  constexpr End kEnds[] = {End::kHalfClose, End::kHalfClose, End::kHalfClose, End::kHalfClose,
+  constexpr End kEnds[] = {End::kHalfClose, End::kHalfClose, End::kHalfClose,  End::kHalfClose,
                            End::kCancel,    End::kCancel,    End::kDisconnect, End::kSilence};
   script.end = kEnds[below(std::size(kEnds))];
   if (script.end != End::kHalfClose && below(2) == 0) {
@@ -143,8 +143,8 @@ class Client {
       : path_(std::move(path)), calls_(calls), tally_(tally) {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    channel_ = grpc::CreateCustomChannel("unix:" + path_, grpc::InsecureChannelCredentials(),
-                                         arguments);
+    channel_ =
+        grpc::CreateCustomChannel("unix:" + path_, grpc::InsecureChannelCredentials(), arguments);
   }
 
   void Run(uint32_t seed) {
@@ -178,7 +178,7 @@ class Client {
     details.ParseFromString(answer.status.error_details());
     google::rpc::ErrorInfo info;
     for (const auto& any : details.details()) any.UnpackTo(&info);
-    const std::string reason = answer.status.ok()        ? "OK"
+    const std::string reason = answer.status.ok()       ? "OK"
                                : !info.reason().empty() ? info.reason()
                                                         : "client library";
     const std::lock_guard lock(tally_->mutex);
@@ -188,10 +188,9 @@ class Client {
     tally_->sent_frames += static_cast<int64_t>(script.frames.size());
     tally_->answers += static_cast<int64_t>(answer.frames.size());
     if (complaint.empty()) return;
-    tally_->complaints.push_back("seed " + std::to_string(seed) + ": " + script.method + ": " +
-                                 complaint + " (code " +
-                                 std::to_string(answer.status.error_code()) + ": " +
-                                 answer.status.error_message() + ")");
+    tally_->complaints.push_back(
+        "seed " + std::to_string(seed) + ": " + script.method + ": " + complaint + " (code " +
+        std::to_string(answer.status.error_code()) + ": " + answer.status.error_message() + ")");
   }
 
   const std::string path_;
@@ -207,7 +206,9 @@ struct Held {
 // What is held when nothing is in flight and nothing is kept for later. Complains otherwise.
 Held MeasureIdle(server::ServerState* state, Tally* tally) {
   const auto limit = Clock::now() + kPatience;
-  const auto stored = [&] { return state->store->reserved_bytes() + state->store->resource_bytes(); };
+  const auto stored = [&] {
+    return state->store->reserved_bytes() + state->store->resource_bytes();
+  };
   while (state->metrics.in_flight() > 0 || state->executor.running() > 0 ||
          state->budget.reserved_bytes() != stored()) {
     if (Clock::now() > limit) {
@@ -272,10 +273,14 @@ void CheckGrowth(const std::vector<Held>& rounds, Tally* tally) {
 
 nlohmann::json Report(int64_t count, uint32_t seed, double seconds, const std::vector<Held>& rounds,
                       const Tally& tally) {
-  nlohmann::json json = {{"sequences", count},        {"seed", seed},
-                         {"seconds", seconds},        {"frames_sent", tally.sent_frames},
-                         {"frames_received", tally.answers}, {"statuses", tally.statuses},
-                         {"ends", tally.ends},        {"methods", tally.methods},
+  nlohmann::json json = {{"sequences", count},
+                         {"seed", seed},
+                         {"seconds", seconds},
+                         {"frames_sent", tally.sent_frames},
+                         {"frames_received", tally.answers},
+                         {"statuses", tally.statuses},
+                         {"ends", tally.ends},
+                         {"methods", tally.methods},
                          {"complaints", tally.complaints}};
   for (const Held& held : rounds) {
     json["heap_bytes_when_idle"].push_back(held.heap_bytes);
@@ -328,7 +333,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   const int64_t count = std::max(1L, std::atol(argv[1]));
-  const auto seed = argc > 2 ? static_cast<uint32_t>(std::strtoul(argv[2], nullptr, 10))
-                             : std::random_device()();
+  const auto seed =
+      argc > 2 ? static_cast<uint32_t>(std::strtoul(argv[2], nullptr, 10)) : std::random_device()();
   return tenon::testing::Run(count, seed, argc > 3 ? argv[3] : nullptr);
 }
