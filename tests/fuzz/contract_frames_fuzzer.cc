@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,6 +23,7 @@ using server::UploadState;
 
 constexpr int64_t kMostOperandBytes = int64_t{1} << 20;  // larger uploads are not begun
 constexpr int64_t kBytesPerOperand = 1024;               // beside its elements
+constexpr int64_t kErrorBytes = int64_t{16} << 10;       // a frame brings nothing else to keep
 
 server::ServerState& State() {
   static server::ServerState* const state = [] {
@@ -63,8 +63,9 @@ class Upload {
   // False when the stream has failed.
   bool OnFrame(const v1::ContractRequest& frame) {
     const UploadState before = upload_->state();
+    const MemoryCheck memory;
     const absl::Status status = upload_->OnFrame(frame);
-    CheckMemory();
+    memory.Check(kErrorBytes);
     if (!status.ok()) {
       CheckError(status);
       return false;
@@ -106,8 +107,7 @@ class Upload {
 
  private:
   Upload(std::vector<server::OperandSource> operands, int64_t bytes)
-      : admitted_bytes_(2 * bytes +
-                        kBytesPerOperand * (1 + static_cast<int64_t>(operands.size()))) {
+      : admitted_bytes_(bytes + kBytesPerOperand * (1 + static_cast<int64_t>(operands.size()))) {
     for (const auto& operand : operands) {
       varying_.push_back(operand.varying);
       shadows_.push_back(operand.stored != nullptr
@@ -115,16 +115,13 @@ class Upload {
                              : std::make_unique<ShadowTensor>(*CheckedByteCount(operand.spec)));
       if (operand.inline_bytes.has_value()) shadows_.back()->Append(0, *operand.inline_bytes);
     }
-    // The model's own bytes are held already: what comes now is the upload's.
-    memory_.emplace();
+    const MemoryCheck memory;  // the model's own bytes are held already
     auto upload = server::ContractUpload::Create(&operands, State().limits);
     FUZZ_CHECK(upload.ok());
     upload_ = *std::move(upload);
-    CheckMemory();
+    memory.Check(admitted_bytes_);
     Advance();
   }
-
-  void CheckMemory() const { memory_->Check(admitted_bytes_); }
 
   ShadowTensor& Of(int64_t operand) {
     FUZZ_CHECK(operand >= 0 && operand < static_cast<int64_t>(shadows_.size()));
@@ -163,8 +160,10 @@ class Upload {
     FUZZ_CHECK((next > 0) == (upload_->state() == UploadState::kBetweenSets));
     if (next == 0) return;
     if (set_ % 2 == 0) {
+      const MemoryCheck memory;
       auto fresh = upload_->NewInputs();
       FUZZ_CHECK(fresh.ok());
+      memory.Check(admitted_bytes_);
       inputs = *std::move(fresh);
     }
     upload_->Provide(std::move(inputs));
@@ -180,7 +179,6 @@ class Upload {
   const int64_t admitted_bytes_;
   std::vector<bool> varying_;
   std::vector<std::unique_ptr<ShadowTensor>> shadows_;  // null: from the store
-  std::optional<MemoryCheck> memory_;
   std::unique_ptr<server::ContractUpload> upload_;
   int64_t set_ = 0;
 };

@@ -61,6 +61,7 @@ class FrameCall {
   }
 
   void WriteNext() {
+    if (finishing_) return;
     if (next_ < script_.frames.size()) {
       const std::string& frame = script_.frames[next_++];
       const grpc::Slice slice(frame);
@@ -94,7 +95,10 @@ class FrameCall {
     if (!buffer_.DumpToSingleSlice(&slice).ok()) return "";
     return {reinterpret_cast<const char*>(slice.begin()), slice.size()};
   }
-  void Finish() { call_->Finish(&answer_.status, Tag(kFinish)); }
+  void Finish() {
+    finishing_ = true;
+    call_->Finish(&answer_.status, Tag(kFinish));
+  }
 
   const FrameScript& script_;
   grpc::GenericStub stub_;
@@ -105,7 +109,7 @@ class FrameCall {
   FrameAnswer answer_;
   int pending_ = 0;
   size_t next_ = 0;
-  bool reading_ = false;
+  bool reading_ = false, finishing_ = false;
 };
 
 }  // namespace
