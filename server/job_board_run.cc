@@ -47,7 +47,6 @@ std::optional<JobRun> JobBoard::Claim() {
     ++running_;
     run.id = entry.row.id;
     run.owner = entry.job.owner();
-    run.owner = entry.job.owner();
     run.cancel = entry.cancel;
     run.next_group = entry.row.next_group;
     run.run_seconds = entry.row.run_seconds;

@@ -35,6 +35,12 @@ if [ "${TENON_QUICK:-0}" != 1 ]; then
   tests/clang_tidy.sh "$build" "$jobs"
 fi
 
+if [ "${TENON_QUICK:-0}" != 1 ]; then
+  step "fuzz targets: 60 s each; then frames in wrong order, to a whole server"
+  TENON_BUILD_DIR="$build" TENON_FUZZ_DIR="$build-fuzz" tests/fuzz/run.sh 60
+  TENON_BUILD_DIR="$build" TENON_FUZZ_DIR="$build-fuzz" tests/load/frame_sequences.sh 4000
+fi
+
 if command -v nvcc >/dev/null; then
   step "CUDA provider: build and host tests"
   cmake -G Ninja -S . -B "$build-cuda" -DTENON_TESTS=ON -DTENON_CUDA=ON

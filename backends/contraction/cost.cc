@@ -11,9 +11,15 @@
 namespace tenon::contraction {
 namespace {
 
+// Nothing times anything is nothing, also where the rest is beyond the range of a double: there the
+// plain product is no number.
+double Times(double a, double b) { return a == 0 || b == 0 ? 0 : a * b; }
+
 double Elements(const Expression& expression, const std::vector<int>& indices) {
   double elements = 1;
-  for (const int index : indices) elements *= static_cast<double>(expression.sizes[index]);
+  for (const int index : indices) {
+    elements = Times(elements, static_cast<double>(expression.sizes[index]));
+  }
   return elements;
 }
 
@@ -92,9 +98,9 @@ PathCost ComputeCost(const Expression& expression, const Path& path,
     cost.max_size = Elements(expression, block);
   }
   cost.slices = Elements(expression, sliced);
-  cost.flops *= cost.slices;
-  cost.write *= cost.slices;
-  cost.read_write *= cost.slices;
+  cost.flops = Times(cost.flops, cost.slices);
+  cost.write = Times(cost.write, cost.slices);
+  cost.read_write = Times(cost.read_write, cost.slices);
   return cost;
 }
 
@@ -110,8 +116,8 @@ ExecutedWork ComputeExecutedWork(const Expression& expression, const Path& path,
   ExecutedWork work;
   for (size_t s = 0; s < path.pairs.size(); ++s) {
     const auto [a, b] = path.pairs[s];
-    work.flops += runs[s] * JointElements(expression, tensors[a], tensors[b]);
-    work.read_write += runs[s] * (sizes.stored[a] + sizes.stored[b] + sizes.stored[n + s]);
+    work.flops += Times(runs[s], JointElements(expression, tensors[a], tensors[b]));
+    work.read_write += Times(runs[s], sizes.stored[a] + sizes.stored[b] + sizes.stored[n + s]);
   }
   return work;
 }

@@ -14,8 +14,16 @@ namespace {
 // instead.
 constexpr int64_t kAddressSpaceBytes = int64_t{1} << 47;
 
-// Under the address sanitizer every block has its guards.
 #ifdef __SANITIZE_ADDRESS__
+#define TENON_ADDRESS_SANITIZER
+#elif defined(__has_feature)  // how clang tells
+#if __has_feature(address_sanitizer)
+#define TENON_ADDRESS_SANITIZER
+#endif
+#endif
+
+// Under the address sanitizer every block has its guards.
+#ifdef TENON_ADDRESS_SANITIZER
 bool IsPooled(int64_t) { return false; }
 #else
 bool IsPooled(int64_t bytes) { return bytes >= kHugePageBytes; }

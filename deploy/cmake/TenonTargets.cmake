@@ -48,6 +48,7 @@ function(tenon_library room)
   endforeach()
   list(TRANSFORM ARG_ROOMS PREPEND tenon_)
   add_library(tenon_${room} STATIC ${ARG_SOURCES})
+  set_property(GLOBAL APPEND PROPERTY TENON_ROOMS tenon_${room})
   target_link_libraries(tenon_${room} PUBLIC tenon_options ${ARG_ROOMS} ${ARG_PUBLIC}
                         PRIVATE ${ARG_PRIVATE})
 endfunction()

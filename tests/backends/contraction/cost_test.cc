@@ -123,6 +123,34 @@ TEST(ComputeCost, SlicesMultiplyTotalsOnly) {
   EXPECT_EQ(cost.max_size, 3);
 }
 
+// Twenty vectors of 2^62 elements reach beyond the range of a double; the last one is empty.
+TEST(ComputeCost, NothingTimesInfinityIsNothing) {
+  std::vector<std::string> inputs;
+  std::map<std::string, int64_t> sizes;
+  std::string output;
+  for (char name = 'a'; name < 'a' + 20; ++name) {
+    inputs.emplace_back(1, name);
+    output += name;
+    sizes[std::string(1, name)] = int64_t{1} << 62;
+  }
+  inputs.emplace_back("z");
+  output += 'z';
+  sizes["z"] = 0;
+  const Expression expression = ExpressionOf(NetworkOf(inputs, output, sizes));
+  Path path{{{0, 1}}};
+  for (int k = 2; k <= 20; ++k) path.pairs.emplace_back(19 + k, k);
+  for (const std::vector<int>& sliced : {std::vector<int>{}, {0, 20}, {20}}) {
+    const PathCost cost = ComputeCost(expression, path, sliced);
+    EXPECT_EQ(cost.slices, sliced.empty() ? 1 : 0);
+    EXPECT_EQ(cost.flops, sliced.empty() ? HUGE_VAL : 0);
+    EXPECT_EQ(cost.write, sliced.empty() ? HUGE_VAL : 0);
+    EXPECT_EQ(cost.read_write, sliced.empty() ? HUGE_VAL : 0);
+    const auto work = contraction::ComputeExecutedWork(expression, path, sliced);
+    EXPECT_FALSE(std::isnan(work.flops));
+    EXPECT_FALSE(std::isnan(work.read_write));
+  }
+}
+
 TEST(ComputeCost, SingleInputHasOnlyItsOutput) {
   const Expression single = ExpressionOf(NetworkOf({"aab"}, "b", {{"a", 3}, {"b", 4}}));
   const PathCost cost = ComputeCost(single, Path{}, {});

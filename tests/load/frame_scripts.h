@@ -1,0 +1,24 @@
+// Good calls of every method that a client streams to, as frames: where nonsense starts from.
+
+#ifndef TENON_TESTS_LOAD_FRAME_SCRIPTS_H_
+#define TENON_TESTS_LOAD_FRAME_SCRIPTS_H_
+
+#include <google/protobuf/message.h>
+
+#include <string>
+#include <vector>
+
+namespace tenon::testing {
+
+struct GoodCall {
+  std::string method;
+  const google::protobuf::Message* request;  // the type of its frames
+  std::vector<std::string> frames;
+};
+
+// All small: a server answers each within milliseconds.
+std::vector<GoodCall> GoodCalls();
+
+}  // namespace tenon::testing
+
+#endif  // TENON_TESTS_LOAD_FRAME_SCRIPTS_H_
