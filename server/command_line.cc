@@ -41,6 +41,10 @@ constexpr const char* kSettings[] = {"listen",
                                      "data_root",
                                      "scratch_dir",
                                      "scratch_budget",
+                                     "shared_memory_socket",
+                                     "shared_memory_limit",
+                                     "shared_memory_pool_limit",
+                                     "shared_memory_uids",
                                      "calibration_dir",
                                      "port_file",
                                      "log_level",
@@ -234,6 +238,8 @@ std::string ConfigJson(const Config& config, int indent) {
   // The default one is worked out anew by whoever reads this: it need not exist yet.
   if (!config.default_scratch_dir) object["scratch_dir"] = config.scratch_dir;
   object["scratch_budget"] = config.scratch_budget_bytes;
+  object["shared_memory_limit"] = config.shared_memory_limit_bytes;
+  object["shared_memory_pool_limit"] = config.shared_memory_pool_limit_bytes;
   return object.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -12,6 +12,7 @@
 #include "server/process_stats.h"
 #include "server/provider_setup.h"
 #include "server/scratch_space.h"
+#include "server/shared_memory.h"
 #include "server/unary.h"
 #include "server/version.h"
 #include "tenon/v1/provider.grpc.pb.h"
@@ -108,6 +109,10 @@ void FillFeatures(const ServerState& state, v1::GetServerInfoResponse* out) {
   add("server_files", files, files ? "" : "no --data_root is configured");
   add("jobs", false, "JobService is not implemented");
   add("administration", false, "AdminService is not implemented");
+  const bool shares = state.shared_memory != nullptr;
+  add("shared_memory", shares,
+      shares ? state.shared_memory->options().socket.c_str()
+             : "no --shared_memory_socket is configured");
   const bool scratch = state.scratch != nullptr;
   add("temporary_files", scratch, scratch ? "" : "--scratch_budget is 0");
   add("planner", true, "searching by predicted seconds is not implemented");

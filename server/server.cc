@@ -116,8 +116,24 @@ absl::Status Server::Bind() {
                    {.ready = [this] { return state_->lifecycle.phase() == ServerPhase::kReady; },
                     .metrics = [this] { return MetricsText(*state_); }}));
   }
+  TENON_RETURN_IF_ERROR(ListenForSharedMemory());
   MakeServices();
   return BuildGrpc();
+}
+
+// Before there are services, which read what is set here.
+absl::Status Server::ListenForSharedMemory() {
+  if (config_.shared_memory_socket.empty()) return absl::OkStatus();
+  SharedMemory::Options options;
+  options.socket = config_.shared_memory_socket;
+  options.total_bytes = config_.shared_memory_limit_bytes;
+  options.pool_bytes = config_.shared_memory_pool_limit_bytes;
+  state_->shared_memory = std::make_shared<SharedMemory>(&state_->budget, std::move(options));
+  TENON_ASSIGN_OR_RETURN(shared_memory_,
+                         SharedMemoryListener::Start({config_.shared_memory_uids.begin(),
+                                                      config_.shared_memory_uids.end()},
+                                                     state_->shared_memory.get()));
+  return absl::OkStatus();
 }
 
 void Server::MakeServices() {

@@ -27,6 +27,7 @@ namespace tenon::server {
 
 class ContentStore;  // server/content_store.h
 class ScratchSpace;  // server/scratch_space.h
+class SharedMemory;  // server/shared_memory.h
 
 // Limits on what a message or a request may hold; told by GetServerInfo.
 struct Limits {
@@ -108,6 +109,7 @@ struct ServerState {
   WriteWatchdog watchdog;
   std::shared_ptr<ContentStore> store;    // data sets and tensors by content
   std::shared_ptr<ScratchSpace> scratch;  // null: no temporary files
+  std::shared_ptr<SharedMemory> shared_memory;  // null: none is shared
   // Last: their tasks use all of the above. What looks through folders has a thread of its own,
   // since it waits for disks; its tasks go on in the executor.
   Executor executor;
