@@ -67,9 +67,10 @@ ABSL_FLAG(std::string, scratch_budget, "25%",
           "Temporary files of all calls together: bytes with a unit, or a percentage of what is "
           "free on the directory's file system when the server starts, which is taken as none if "
           "that lies in memory. 0: requests may have no temporary files.");
-ABSL_FLAG(std::string, shared_memory_socket, "",
-          "Path of a Unix-domain socket on which clients of the same host may share memory with the "
-          "server, instead of sending tensors. Empty: none.");
+ABSL_FLAG(
+    std::string, shared_memory_socket, "",
+    "Path of a Unix-domain socket on which clients of the same host may share memory with the "
+    "server, instead of sending tensors. Empty: none.");
 ABSL_FLAG(std::string, shared_memory_limit, "50%",
           "Memory that clients may share at the same time: bytes with a unit, or a percentage of "
           "--memory_budget, of which it is a part.");
@@ -223,9 +224,9 @@ absl::Status FillSharedMemory(Config* config) {
   };
   TENON_RETURN_IF_ERROR(bytes_of("shared_memory_limit", absl::GetFlag(FLAGS_shared_memory_limit),
                                  config->memory_budget_bytes, &config->shared_memory_limit_bytes));
-  TENON_RETURN_IF_ERROR(bytes_of(
-      "shared_memory_pool_limit", absl::GetFlag(FLAGS_shared_memory_pool_limit),
-      config->shared_memory_limit_bytes, &config->shared_memory_pool_limit_bytes));
+  TENON_RETURN_IF_ERROR(
+      bytes_of("shared_memory_pool_limit", absl::GetFlag(FLAGS_shared_memory_pool_limit),
+               config->shared_memory_limit_bytes, &config->shared_memory_pool_limit_bytes));
   for (const std::string& text : absl::GetFlag(FLAGS_shared_memory_uids)) {
     if (absl::SimpleAtoi(text, &config->shared_memory_uids.emplace_back())) continue;
     return BadSetting("shared_memory_uids", StrCat("'", text, "' is not the number of a user"));

@@ -41,10 +41,10 @@ struct Config {
   bool default_scratch_dir = false;
   int64_t scratch_budget_bytes = 0;  // of all temporary files together; 0: none are made
 
-  std::string shared_memory_socket;           // its path; empty: no memory is shared
-  int64_t shared_memory_limit_bytes = 0;      // of all pools together
+  std::string shared_memory_socket;            // its path; empty: no memory is shared
+  int64_t shared_memory_limit_bytes = 0;       // of all pools together
   int64_t shared_memory_pool_limit_bytes = 0;  // of one
-  std::vector<uint32_t> shared_memory_uids;   // besides the server's own and root
+  std::vector<uint32_t> shared_memory_uids;    // besides the server's own and root
 
   std::string calibration_dir;  // of what providers measured; empty: nothing is kept
   bool default_calibration_dir = false;

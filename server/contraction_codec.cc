@@ -420,7 +420,7 @@ bool IsInPlace(const OperandSource& operand, DType dtype) {
 // are planned: not every set need have a region.
 int64_t InPlaceBytes(const ContractCall& call) {
   const DType dtype = ComputeDType(call);
-  int64_t bytes = 0;  // each region lies in the same pool, but they may be the same region
+  int64_t bytes = 0;
   for (const OperandSource& operand : call.operands) {
     if (!IsInPlace(operand, dtype)) continue;
     if (__builtin_add_overflow(bytes, operand.shared->size_bytes, &bytes)) return kHugeBytes;
@@ -429,7 +429,8 @@ int64_t InPlaceBytes(const ContractCall& call) {
 }
 
 int64_t InPlaceResultBytes(const ContractCall& call, const schedule::ContractionJob& job) {
-  if (!call.result_region.has_value() || call.varies() || call.result_dtype != job.dtype()) return 0;
+  if (!call.result_region.has_value() || call.varies() || call.result_dtype != job.dtype())
+    return 0;
   return CheckedByteCount(ResultSpec(call, job)).value_or(0);
 }
 

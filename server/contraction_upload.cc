@@ -154,7 +154,7 @@ absl::Status ContractUpload::OnShared(const v1::OperandData& data, TensorReceive
     return Error(Reason::kBadParameter, "the bytes come twice: one source is shared memory")
         .Field("shared");
   }
-  if (shared_.pool == nullptr) return NoPool();
+  if (shared_.pool == nullptr) return PrefixFields(NoPool(), "shared.");
   const auto span = shared_.pool->TensorRegion(data.shared(), receiver->size_bytes());
   if (!span.ok()) return PrefixFields(span.status(), "shared.");
   const bool was_complete = receiver->complete();
@@ -174,8 +174,7 @@ absl::Status ContractUpload::OnResultRegion(const v1::SharedRegion& region) {
         .Field("offset_bytes")
         .Meta("set", set_);
   }
-  TENON_ASSIGN_OR_RETURN(inputs_->result,
-                         shared_.pool->ResultRegion(region, shared_.result_bytes));
+  TENON_ASSIGN_OR_RETURN(inputs_->result, shared_.pool->ResultRegion(region, shared_.result_bytes));
   return absl::OkStatus();
 }
 
@@ -257,10 +256,11 @@ absl::StatusOr<TensorReceiver*> ContractUpload::Find(int64_t operand) {
   }
   if (varying_[operand] >= 0) return &inputs_->operands[varying_[operand]];
   if (stored_[operand] || set_ > 0) {
-    return Error(Reason::kChunkOrder,
-                 stored_[operand]
-                     ? StrCat("operand ", operand, " is a stored or shared tensor; no bytes may come")
-                     : StrCat("operand ", operand, " does not vary; all its bytes have come"))
+    return Error(
+               Reason::kChunkOrder,
+               stored_[operand]
+                   ? StrCat("operand ", operand, " is a stored or shared tensor; no bytes may come")
+                   : StrCat("operand ", operand, " does not vary; all its bytes have come"))
         .Field("operand")
         .Meta("actual_operand", operand);
   }

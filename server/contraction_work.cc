@@ -101,11 +101,12 @@ absl::StatusOr<std::shared_ptr<Tensor>> ContractWork::TakeResult() {
 
 void ContractWork::Recycle(std::shared_ptr<Tensor> tensor) {
   std::lock_guard lock(mutex_);
-  if (tensor != nullptr && tensor->spec.dtype == job_->dtype()) free_results_.push_back(std::move(tensor));
+  if (tensor != nullptr && tensor->spec.dtype == job_->dtype())
+    free_results_.push_back(std::move(tensor));
 }
 
-// Brings a result to the type and the place asked for and describes it. `tensor` is null when it was
-// written in place.
+// Brings a result to the type and the place asked for and describes it. `tensor` is null when it
+// was written in place.
 absl::StatusOr<ContractWork::Result> ContractWork::Finish(const SetInputs& inputs,
                                                           std::shared_ptr<Tensor> tensor) {
   if (tensor != nullptr && call_.result_dtype != job_->dtype()) {

@@ -83,9 +83,9 @@ class ContractWork {
   ContractCall call_;
   v1::PlanSummary plan_summary_;
   int64_t staging_bytes_ = 0;
-  int64_t result_bytes_ = 0;                // of one set
+  int64_t result_bytes_ = 0;                 // of one set
   std::optional<SharedSpan> result_region_;  // for set 0
-  std::vector<Tensor> fixed_;      // per operand; of the compute type once started
+  std::vector<Tensor> fixed_;                // per operand; of the compute type once started
   std::vector<Tensor> converted_;  // the current sets' varying operands in the compute type
   std::mutex mutex_;
   std::vector<std::shared_ptr<Tensor>> free_results_;

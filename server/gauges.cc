@@ -83,10 +83,10 @@ void AppendServer(const ServerState& state, std::vector<MetricFamily>& families)
                             static_cast<double>(state.budget.limit_bytes())));
   const int64_t stored = state.store == nullptr ? 0 : state.store->bytes();
   const int64_t built = state.store == nullptr ? 0 : state.store->resource_bytes();
-  families.push_back(Single(
-      "tenon_memory_reserved_bytes", "Planned peaks of admitted work.",
-      static_cast<double>(std::max<int64_t>(
-          state.budget.reserved_bytes() - stored - built - SharedFigures(state).bytes, 0))));
+  families.push_back(
+      Single("tenon_memory_reserved_bytes", "Planned peaks of admitted work.",
+             static_cast<double>(std::max<int64_t>(
+                 state.budget.reserved_bytes() - stored - built - SharedFigures(state).bytes, 0))));
   families.push_back(
       Single("tenon_memory_stored_bytes",
              "Data sets and tensors that are kept; evicted when work needs the room.",

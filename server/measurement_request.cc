@@ -405,8 +405,8 @@ absl::StatusOr<std::unique_ptr<MeasureCall>> AdmitMeasure(v1::MeasureHeader head
         .Meta("actual_bytes", call->request_id.size());
   }
   if (call->request_id.empty()) call->request_id = NewRequestId();
-  TENON_ASSIGN_OR_RETURN(call->pool, FindPool(state->shared_memory.get(),
-                                              call->header.shared_pool(), ""));
+  TENON_ASSIGN_OR_RETURN(call->pool,
+                         FindPool(state->shared_memory.get(), call->header.shared_pool(), ""));
   TENON_RETURN_IF_ERROR(CheckExecution(call->header.execution(), *state));
   TENON_RETURN_IF_ERROR(CheckResult(call->header.result(), state->limits));
   TENON_RETURN_IF_ERROR(ReadSource(*state, cancel, call.get()));

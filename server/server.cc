@@ -130,9 +130,9 @@ absl::Status Server::ListenForSharedMemory() {
   options.pool_bytes = config_.shared_memory_pool_limit_bytes;
   state_->shared_memory = std::make_shared<SharedMemory>(&state_->budget, std::move(options));
   TENON_ASSIGN_OR_RETURN(shared_memory_,
-                         SharedMemoryListener::Start({config_.shared_memory_uids.begin(),
-                                                      config_.shared_memory_uids.end()},
-                                                     state_->shared_memory.get()));
+                         SharedMemoryListener::Start(
+                             {config_.shared_memory_uids.begin(), config_.shared_memory_uids.end()},
+                             state_->shared_memory.get()));
   return absl::OkStatus();
 }
 

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
-#include <atomic>
+#include <set>
 #include <system_error>
 
 #include "backends/core/error.h"
@@ -21,8 +21,9 @@ constexpr size_t kTokenBytes = 16;
 std::string ErrorText() { return std::generic_category().message(errno); }
 
 Error BadDescriptor(const std::string& what) {
-  return Error(Reason::kBadParameter,
-               StrCat("the pool must be a memfd sealed with F_SEAL_SHRINK and F_SEAL_GROW; ", what));
+  return Error(
+      Reason::kBadParameter,
+      StrCat("the pool must be a memfd sealed with F_SEAL_SHRINK and F_SEAL_GROW; ", what));
 }
 
 absl::StatusOr<std::string> NewToken() {
@@ -34,13 +35,20 @@ absl::StatusOr<std::string> NewToken() {
 }  // namespace
 
 struct SharedPool::Totals {
-  std::atomic<int64_t> pools{0}, bytes{0};
+  void Forget(const MemoryId& memory, int64_t size_bytes) {
+    std::lock_guard lock(mutex);
+    mapped.erase(memory);
+    bytes -= size_bytes;
+  }
+
+  std::mutex mutex;
+  std::set<MemoryId> mapped;
+  int64_t bytes = 0;
 };
 
 SharedPool::~SharedPool() {
   munmap(data_, static_cast<size_t>(size_bytes_));
-  totals_->bytes -= size_bytes_;
-  totals_->pools -= 1;
+  totals_->Forget(memory_, size_bytes_);
 }
 
 absl::StatusOr<SharedSpan> SharedPool::Region(const v1::SharedRegion& region) const {
@@ -98,7 +106,8 @@ SharedMemory::SharedMemory(MemoryBudget* budget, Options options)
 
 // What makes a pool harmless: its pages can't be taken away (no SIGBUS), and it is memory, no file
 // that would have to be read from somewhere. Huge-page pools are not: they may run dry at a touch.
-absl::Status SharedMemory::CheckDescriptor(int descriptor, int64_t* size_bytes) const {
+absl::Status SharedMemory::CheckDescriptor(int descriptor, MemoryId* memory,
+                                           int64_t* size_bytes) const {
   const int seals = fcntl(descriptor, F_GET_SEALS);
   if (seals < 0) return BadDescriptor("the descriptor can't be sealed");
   if ((seals & F_SEAL_SHRINK) == 0) return BadDescriptor("F_SEAL_SHRINK is missing");
@@ -110,6 +119,7 @@ absl::Status SharedMemory::CheckDescriptor(int descriptor, int64_t* size_bytes) 
   }
   if (system.f_type != TMPFS_MAGIC) return BadDescriptor("it has pages of another kind");
   if (file.st_size <= 0) return BadDescriptor("it is empty");
+  *memory = {file.st_dev, file.st_ino};
   *size_bytes = file.st_size;
   if (*size_bytes <= options_.pool_bytes) return absl::OkStatus();
   return Error(Reason::kExceedsServerLimit,
@@ -119,46 +129,51 @@ absl::Status SharedMemory::CheckDescriptor(int descriptor, int64_t* size_bytes) 
       .Meta("actual_bytes", *size_bytes);
 }
 
-// Pools that are void but still in use count too.
-absl::Status SharedMemory::Count(int64_t size_bytes) {
-  std::lock_guard lock(mutex_);
-  if (totals_->pools >= options_.pools) {
-    return Error(Reason::kOverloaded,
-                 StrCat("there are ", totals_->pools.load(), " shared-memory pools, the most that "
-                        "this server keeps"))
+// Pools that are void but still in use count too. The same memory again waits until nothing uses it
+// under its old name: so a client learns that calls that it gave up do not write there any more.
+absl::Status SharedMemory::Count(const MemoryId& memory, int64_t size_bytes) {
+  std::lock_guard lock(totals_->mutex);
+  if (totals_->mapped.count(memory) > 0) {
+    return Error(Reason::kInUse, "this memory is a pool already, or still in use by calls as one");
+  }
+  const auto pools = static_cast<int64_t>(totals_->mapped.size());
+  if (pools >= options_.pools) {
+    return Error(Reason::kOverloaded, StrCat("there are ", pools,
+                                             " shared-memory pools, the most that this server "
+                                             "keeps"))
         .Meta("limit", options_.pools)
         .Meta("retry_delay_seconds", 1);
   }
   const int64_t left = options_.total_bytes - totals_->bytes;
   if (size_bytes > left) {
-    return Error(Reason::kOverloaded,
-                 StrCat("the pool has ", size_bytes, " bytes; ", left, " of ",
-                        options_.total_bytes, " are free for pools now"))
+    return Error(Reason::kOverloaded, StrCat("the pool has ", size_bytes, " bytes; ", left, " of ",
+                                             options_.total_bytes, " are free for pools now"))
         .Meta("free_bytes", left)
         .Meta("limit_bytes", options_.total_bytes)
         .Meta("actual_bytes", size_bytes)
         .Meta("retry_delay_seconds", 1);
   }
-  totals_->pools += 1;
+  totals_->mapped.insert(memory);
   totals_->bytes += size_bytes;
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> SharedMemory::Add(int descriptor) {
+  MemoryId memory;
   int64_t size_bytes = 0;
-  TENON_RETURN_IF_ERROR(CheckDescriptor(descriptor, &size_bytes));
+  TENON_RETURN_IF_ERROR(CheckDescriptor(descriptor, &memory, &size_bytes));
   TENON_ASSIGN_OR_RETURN(std::string token, NewToken());
   TENON_ASSIGN_OR_RETURN(Reservation reservation, budget_->Reserve(size_bytes));
-  TENON_RETURN_IF_ERROR(Count(size_bytes));
+  TENON_RETURN_IF_ERROR(Count(memory, size_bytes));
   void* data = mmap(nullptr, static_cast<size_t>(size_bytes), PROT_READ | PROT_WRITE, MAP_SHARED,
                     descriptor, 0);
   if (data == MAP_FAILED) {
-    totals_->pools -= 1;
-    totals_->bytes -= size_bytes;
-    return BadDescriptor(StrCat("it can't be mapped: ", ErrorText()));
+    const std::string why = ErrorText();
+    totals_->Forget(memory, size_bytes);
+    return BadDescriptor(StrCat("it can't be mapped: ", why));
   }
-  std::shared_ptr<const SharedPool> pool(new SharedPool(
-      static_cast<std::byte*>(data), size_bytes, std::move(reservation), totals_));
+  std::shared_ptr<const SharedPool> pool(new SharedPool(static_cast<std::byte*>(data), size_bytes,
+                                                        memory, std::move(reservation), totals_));
   std::lock_guard lock(mutex_);
   pools_[token] = {std::move(pool), std::nullopt};
   return token;
@@ -192,8 +207,8 @@ absl::StatusOr<std::shared_ptr<const SharedPool>> SharedMemory::Find(const std::
 }
 
 SharedMemory::Figures SharedMemory::figures() const {
-  std::lock_guard lock(mutex_);
-  return {totals_->pools, totals_->bytes, found_, not_found_};
+  std::scoped_lock lock(mutex_, totals_->mutex);
+  return {static_cast<int64_t>(totals_->mapped.size()), totals_->bytes, found_, not_found_};
 }
 
 absl::StatusOr<std::shared_ptr<const SharedPool>> FindPool(SharedMemory* shared_memory,

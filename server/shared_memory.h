@@ -34,6 +34,9 @@ struct SharedSpan {
   }
 };
 
+// Which memory is behind a descriptor: device and inode.
+using MemoryId = std::pair<uint64_t, uint64_t>;
+
 // One mapped pool. Whoever uses it holds a share; the last one unmaps it. Thread-safe.
 class SharedPool {
  public:
@@ -53,15 +56,17 @@ class SharedPool {
  private:
   friend class SharedMemory;
   struct Totals;  // of all pools that are mapped
-  SharedPool(std::byte* data, int64_t size_bytes, Reservation reservation,
+  SharedPool(std::byte* data, int64_t size_bytes, const MemoryId& memory, Reservation reservation,
              std::shared_ptr<Totals> totals)
       : data_(data),
         size_bytes_(size_bytes),
+        memory_(memory),
         reservation_(std::move(reservation)),
         totals_(std::move(totals)) {}
 
   std::byte* const data_;
   const int64_t size_bytes_;
+  const MemoryId memory_;
   const Reservation reservation_;
   const std::shared_ptr<Totals> totals_;
 };
@@ -92,8 +97,8 @@ class SharedMemory {
                                                          std::string_view principal);
 
   struct Figures {
-    int64_t pools = 0, bytes = 0;        // mapped now
-    int64_t found = 0, not_found = 0;    // requests that named a pool
+    int64_t pools = 0, bytes = 0;      // mapped now
+    int64_t found = 0, not_found = 0;  // requests that named a pool
   };
   Figures figures() const;
 
@@ -102,8 +107,8 @@ class SharedMemory {
     std::shared_ptr<const SharedPool> pool;
     std::optional<std::string> owner;
   };
-  absl::Status CheckDescriptor(int descriptor, int64_t* size_bytes) const;
-  absl::Status Count(int64_t size_bytes);
+  absl::Status CheckDescriptor(int descriptor, MemoryId* memory, int64_t* size_bytes) const;
+  absl::Status Count(const MemoryId& memory, int64_t size_bytes);
 
   MemoryBudget* const budget_;
   const Options options_;

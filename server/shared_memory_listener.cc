@@ -207,8 +207,7 @@ void SharedMemoryListener::Run() {
 }
 
 void SharedMemoryListener::Accept() {
-  FileDescriptor socket(
-      accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  FileDescriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket.open()) {
     if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
       pollfd stop{stop_.get(), POLLIN, 0};

@@ -52,7 +52,7 @@ class SharedMemoryListener {
   using Clock = std::chrono::steady_clock;
   struct Connection {
     FileDescriptor socket;
-    std::string token;       // of its pool, once it has one
+    std::string token;        // of its pool, once it has one
     Clock::time_point since;  // it was accepted
   };
 
@@ -71,7 +71,7 @@ class SharedMemoryListener {
   const std::vector<uid_t> uids_;
   SharedMemory* const memory_;
   FileDescriptor listener_, stop_;
-  ino_t inode_ = 0;  // of the socket's file
+  ino_t inode_ = 0;                    // of the socket's file
   std::list<Connection> connections_;  // the thread's
   std::thread thread_;
 };

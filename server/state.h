@@ -107,8 +107,8 @@ struct ServerState {
   planner::PlanCache plan_cache{int64_t{64} << 20};
   PlanStore plans{int64_t{64} << 20};
   WriteWatchdog watchdog;
-  std::shared_ptr<ContentStore> store;    // data sets and tensors by content
-  std::shared_ptr<ScratchSpace> scratch;  // null: no temporary files
+  std::shared_ptr<ContentStore> store;          // data sets and tensors by content
+  std::shared_ptr<ScratchSpace> scratch;        // null: no temporary files
   std::shared_ptr<SharedMemory> shared_memory;  // null: none is shared
   // Last: their tasks use all of the above. What looks through folders has a thread of its own,
   // since it waits for disks; its tasks go on in the executor.

@@ -59,9 +59,8 @@ absl::Status TensorReceiver::CheckAll(int64_t bytes) const {
         .Meta("received_bytes", received_bytes_);
   }
   if (bytes == size_bytes()) return absl::OkStatus();
-  return Error(Reason::kShapeMismatch,
-               StrCat("the tensor has ", size_bytes(), " bytes by its type and shape, but ", bytes,
-                      " came"))
+  return Error(Reason::kShapeMismatch, StrCat("the tensor has ", size_bytes(),
+                                              " bytes by its type and shape, but ", bytes, " came"))
       .Meta("expected_bytes", size_bytes())
       .Meta("actual_bytes", bytes);
 }
