@@ -29,7 +29,8 @@ struct SharedSpan {
   int64_t size_bytes = 0;
 
   bool Overlaps(const SharedSpan& other) const {
-    return offset_bytes < other.offset_bytes + other.size_bytes &&
+    return size_bytes > 0 && other.size_bytes > 0 &&
+           offset_bytes < other.offset_bytes + other.size_bytes &&
            other.offset_bytes < offset_bytes + size_bytes;
   }
 };

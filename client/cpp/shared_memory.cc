@@ -117,6 +117,10 @@ absl::StatusOr<Introduction> Introduce(const std::string& path, int memory) {
   ssize_t got = 0;
   if (poll(&answer, 1, kAnswerMilliseconds) > 0) {
     got = recv(socket, bytes.data(), bytes.size(), MSG_DONTWAIT);
+    // The server has closed without reading the hello; its refusal stands behind that error.
+    if (got < 0 && errno == ECONNRESET) {
+      got = recv(socket, bytes.data(), bytes.size(), MSG_DONTWAIT);
+    }
   }
   v1::SharedMemoryWelcome welcome;
   bytes.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
