@@ -163,8 +163,13 @@ absl::StatusOr<std::string> SharedMemory::Add(int descriptor) {
   int64_t size_bytes = 0;
   TENON_RETURN_IF_ERROR(CheckDescriptor(descriptor, &memory, &size_bytes));
   TENON_ASSIGN_OR_RETURN(std::string token, NewToken());
-  TENON_ASSIGN_OR_RETURN(Reservation reservation, budget_->Reserve(size_bytes));
+  // Before anything is evicted for it.
   TENON_RETURN_IF_ERROR(Count(memory, size_bytes));
+  absl::StatusOr<Reservation> reservation = budget_->Reserve(size_bytes);
+  if (!reservation.ok()) {
+    totals_->Forget(memory, size_bytes);
+    return reservation.status();
+  }
   void* data = mmap(nullptr, static_cast<size_t>(size_bytes), PROT_READ | PROT_WRITE, MAP_SHARED,
                     descriptor, 0);
   if (data == MAP_FAILED) {

@@ -378,7 +378,7 @@ TEST_F(SharedMemoryEndToEnd, APlaceThatMayBeWrittenToIsNotUsedAgain) {
   Start();
   Client client = Connect();
   const auto pool = Pool(&client);
-  const Tensor a = MakeTensor({DType::kFloat64, {300, 300}}, 1);
+  const Tensor a = MakeTensor({DType::kFloat64, {1500, 1500}}, 1);
   ContractRequest request = Product(a, a);
   request.pool = pool;
   request.result_in_pool = true;
@@ -392,7 +392,7 @@ TEST_F(SharedMemoryEndToEnd, APlaceThatMayBeWrittenToIsNotUsedAgain) {
   const auto cancelled = client.Contract(request, options, callbacks);
   ASSERT_EQ(cancelled.status().code(), absl::StatusCode::kCancelled) << cancelled.status();
   EXPECT_FALSE(pool->connected());
-  EXPECT_EQ(pool->free_bytes(), pool->size_bytes() - 300 * 300 * 8);
+  EXPECT_EQ(pool->free_bytes(), pool->size_bytes() - 1500 * 1500 * 8);
   EXPECT_TRUE(Await([&] { return !pool->EnsureConnected().empty(); }));
   EXPECT_NE(pool->EnsureConnected(), token);
   EXPECT_EQ(pool->free_bytes(), pool->size_bytes());
