@@ -178,7 +178,7 @@ absl::StatusOr<std::string> SharedMemory::Add(int descriptor) {
     return BadDescriptor(StrCat("it can't be mapped: ", why));
   }
   std::shared_ptr<const SharedPool> pool(new SharedPool(static_cast<std::byte*>(data), size_bytes,
-                                                        memory, std::move(reservation), totals_));
+                                                        memory, *std::move(reservation), totals_));
   std::lock_guard lock(mutex_);
   pools_[token] = {std::move(pool), std::nullopt};
   return token;
