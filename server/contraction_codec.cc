@@ -404,7 +404,7 @@ namespace {
 
 // The type that is computed in, as the engine will choose it.
 DType ComputeDType(const ContractCall& call) {
-  if (call.request.dtype != DType::kUnspecified) return call.request.dtype;
+  if (call.request.dtype.has_value()) return *call.request.dtype;
   DType promoted = call.operands.front().spec.dtype;
   for (const OperandSource& operand : call.operands) {
     promoted = PromoteDTypes(promoted, operand.spec.dtype);
