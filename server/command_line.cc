@@ -56,6 +56,10 @@ constexpr const char* kSettings[] = {"listen",
                                      "max_job_ttl",
                                      "max_jobs",
                                      "concurrent_jobs",
+                                     "shared_memory_socket",
+                                     "shared_memory_limit",
+                                     "shared_memory_pool_limit",
+                                     "shared_memory_uids",
                                      "calibration_dir",
                                      "port_file",
                                      "log_level",
@@ -273,6 +277,8 @@ std::string ConfigJson(const Config& config, int indent) {
   object["state_dir"] = config.state_dir;
   // Without the folder there is nothing that a percentage could be of.
   if (!config.state_dir.empty()) object["state_budget"] = config.state_budget_bytes;
+  object["shared_memory_limit"] = config.shared_memory_limit_bytes;
+  object["shared_memory_pool_limit"] = config.shared_memory_pool_limit_bytes;
   return object.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

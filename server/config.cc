@@ -88,6 +88,17 @@ ABSL_FLAG(absl::Duration, job_ttl, absl::Hours(24),
 ABSL_FLAG(absl::Duration, max_job_ttl, absl::Hours(24 * 7), "The longest that they may ask for.");
 ABSL_FLAG(int32_t, max_jobs, 1000, "Jobs that one principal may have.");
 ABSL_FLAG(int32_t, concurrent_jobs, 1, "Jobs that run at the same time.");
+    std::string, shared_memory_socket, "",
+    "Path of a Unix-domain socket on which clients of the same host may share memory with the "
+    "server, instead of sending tensors. Empty: none.");
+ABSL_FLAG(std::string, shared_memory_limit, "50%",
+          "Memory that clients may share at the same time: bytes with a unit, or a percentage of "
+          "--memory_budget, of which it is a part.");
+ABSL_FLAG(std::string, shared_memory_pool_limit, "100%",
+          "Memory that one connection may share: bytes with a unit, or a percentage of "
+          "--shared_memory_limit.");
+ABSL_FLAG(std::vector<std::string>, shared_memory_uids, {},
+          "Numbers of the users that may share memory with the server, besides its own and root.");
 ABSL_FLAG(std::string, calibration_dir, "",
           "Directory in which the times that providers measure when they start are kept for the "
           "next start, made when it is not there. Empty: tenon in the user's folder of caches. "
@@ -233,6 +244,33 @@ absl::Status FillJobs(Config* config) {
   return CheckRange("concurrent_jobs", config->concurrent_jobs, 1, kMaxConcurrentJobs);
 }
 
+absl::Status FillSharedMemory(Config* config) {
+  config->shared_memory_socket = absl::GetFlag(FLAGS_shared_memory_socket);
+  constexpr size_t kMaxSocketPath = 107;  // sun_path with its NUL
+  if (config->shared_memory_socket.size() > kMaxSocketPath) {
+    return BadSetting("shared_memory_socket",
+                      StrCat("expected a path of at most ", kMaxSocketPath, " bytes, got ",
+                             config->shared_memory_socket.size()));
+  }
+  const auto bytes_of = [](const std::string& flag, const std::string& text, int64_t whole,
+                           int64_t* out) -> absl::Status {
+    const absl::StatusOr<int64_t> bytes = ParseBytes(text, whole);
+    if (!bytes.ok()) return BadSetting(flag, std::string(bytes.status().message()));
+    *out = std::min(*bytes, whole);
+    return absl::OkStatus();
+  };
+  TENON_RETURN_IF_ERROR(bytes_of("shared_memory_limit", absl::GetFlag(FLAGS_shared_memory_limit),
+                                 config->memory_budget_bytes, &config->shared_memory_limit_bytes));
+  TENON_RETURN_IF_ERROR(
+      bytes_of("shared_memory_pool_limit", absl::GetFlag(FLAGS_shared_memory_pool_limit),
+               config->shared_memory_limit_bytes, &config->shared_memory_pool_limit_bytes));
+  for (const std::string& text : absl::GetFlag(FLAGS_shared_memory_uids)) {
+    if (absl::SimpleAtoi(text, &config->shared_memory_uids.emplace_back())) continue;
+    return BadSetting("shared_memory_uids", StrCat("'", text, "' is not the number of a user"));
+  }
+  return absl::OkStatus();
+}
+
 void FillCalibration(Config* config) {
   config->calibration_dir = absl::GetFlag(FLAGS_calibration_dir);
   config->default_calibration_dir = config->calibration_dir.empty();
@@ -310,6 +348,7 @@ absl::StatusOr<Config> ConfigFromFlags() {
   FillCalibration(&config);
   TENON_RETURN_IF_ERROR(FillScratch(&config));
   TENON_RETURN_IF_ERROR(FillJobs(&config));
+  TENON_RETURN_IF_ERROR(FillSharedMemory(&config));
   config.port_file = absl::GetFlag(FLAGS_port_file);
   config.log_level = absl::GetFlag(FLAGS_log_level);
   TENON_RETURN_IF_ERROR(

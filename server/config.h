@@ -51,6 +51,10 @@ struct Config {
   absl::Duration job_ttl, max_job_ttl;
   int max_jobs = 0;  // of one principal
   int concurrent_jobs = 0;
+  std::string shared_memory_socket;            // its path; empty: no memory is shared
+  int64_t shared_memory_limit_bytes = 0;       // of all pools together
+  int64_t shared_memory_pool_limit_bytes = 0;  // of one
+  std::vector<uint32_t> shared_memory_uids;    // besides the server's own and root
 
   std::string calibration_dir;  // of what providers measured; empty: nothing is kept
   bool default_calibration_dir = false;

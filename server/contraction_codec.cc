@@ -35,6 +35,7 @@ class HeaderDecoder {
 
   absl::StatusOr<ContractCall> Decode() {
     TENON_RETURN_IF_ERROR(ReadRequestId());
+    TENON_RETURN_IF_ERROR(ReadPool());
     TENON_RETURN_IF_ERROR(ReadExpression());
     TENON_RETURN_IF_ERROR(ReadContractOptions(header_, state_, &call_));
     return std::move(call_);
@@ -42,6 +43,7 @@ class HeaderDecoder {
 
  private:
   absl::Status ReadRequestId();
+  absl::Status ReadPool();
   absl::Status ReadExpression();
   absl::Status ReadEinsum(v1::Einsum* einsum);
   absl::Status ReadNetwork(v1::Network* network);
@@ -51,6 +53,8 @@ class HeaderDecoder {
   absl::StatusOr<TensorSpec> ReadSpec(const v1::Operand& operand, size_t k,
                                       const StoredContent* stored) const;
   absl::Status TakeInline(v1::Operand* operand, const std::string& field, OperandSource* source);
+  absl::Status TakeShared(const v1::Operand& operand, const std::string& field,
+                          OperandSource* source) const;
   absl::Status CheckTotalBytes() const;
 
   v1::ContractHeader& header_;
@@ -73,6 +77,15 @@ absl::Status HeaderDecoder::ReadRequestId() {
   }
   if (call_.request_id.empty()) call_.request_id = NewRequestId();
   return absl::OkStatus();
+}
+
+absl::Status HeaderDecoder::ReadPool() {
+  if (use_ != HeaderUse::kContract) return absl::OkStatus();
+  TENON_ASSIGN_OR_RETURN(call_.pool,
+                         FindPool(state_.shared_memory.get(), header_.shared_pool(), ""));
+  if (!header_.result().has_shared()) return absl::OkStatus();
+  call_.result_region = header_.result().shared();
+  return CheckHasPool(call_.pool.get());
 }
 
 absl::Status HeaderDecoder::ReadExpression() {
@@ -179,6 +192,10 @@ absl::Status HeaderDecoder::ReadOperand(v1::Operand* operand, size_t k) {
     return Error(Reason::kBadHeader, "the bytes come twice: from the store and inside the header")
         .Field(field + ".inline_data");
   }
+  if (operand->has_shared() && (has_handle || operand->has_inline_data())) {
+    return Error(Reason::kBadHeader, "the bytes come twice: one source is shared memory")
+        .Field(field + ".shared");
+  }
   if (has_handle && (use_ == HeaderUse::kContract || !operand->has_spec())) {
     auto stored =
         state_.store == nullptr
@@ -197,6 +214,9 @@ absl::Status HeaderDecoder::ReadOperand(v1::Operand* operand, size_t k) {
   }
   if (operand->has_inline_data() && use_ == HeaderUse::kContract) {
     TENON_RETURN_IF_ERROR(TakeInline(operand, field + ".inline_data", &source));
+  }
+  if (operand->has_shared() && use_ == HeaderUse::kContract) {
+    TENON_RETURN_IF_ERROR(TakeShared(*operand, field + ".shared.", &source));
   }
   call_.request.operands.push_back(source.spec);
   call_.request.varying.push_back(source.varying);
@@ -247,6 +267,16 @@ absl::Status HeaderDecoder::TakeInline(v1::Operand* operand, const std::string& 
         .Meta("actual_bytes", actual);
   }
   source->inline_bytes = std::move(*operand->mutable_inline_data());
+  return absl::OkStatus();
+}
+
+absl::Status HeaderDecoder::TakeShared(const v1::Operand& operand, const std::string& field,
+                                       OperandSource* source) const {
+  TENON_RETURN_IF_ERROR(CheckHasPool(call_.pool.get()));
+  TENON_ASSIGN_OR_RETURN(const int64_t bytes, CheckedByteCount(source->spec));
+  const auto span = call_.pool->TensorRegion(operand.shared(), bytes);
+  if (!span.ok()) return PrefixFields(span.status(), field);
+  source->shared = *span;
   return absl::OkStatus();
 }
 
@@ -321,7 +351,8 @@ bool ContractCall::complete() const {
   return std::all_of(operands.begin(), operands.end(), [](const OperandSource& operand) {
     const bool empty = std::find(operand.spec.shape.begin(), operand.spec.shape.end(), 0) !=
                        operand.spec.shape.end();
-    return !operand.varying && (operand.stored != nullptr || operand.inline_bytes || empty);
+    return !operand.varying &&
+           (operand.stored != nullptr || operand.inline_bytes || operand.shared || empty);
   });
 }
 
@@ -357,13 +388,65 @@ absl::StatusOr<contraction::Expression> ExpressionOf(const ContractCall& call) {
   return expression;
 }
 
+absl::StatusOr<std::optional<SharedSpan>> ResultSpan(const ContractCall& call, int64_t bytes) {
+  if (!call.result_region.has_value()) return std::optional<SharedSpan>();
+  constexpr char kField[] = "header.result.shared";
+  const auto span = call.pool->ResultRegion(*call.result_region, bytes);
+  if (!span.ok()) return PrefixFields(span.status(), StrCat(kField, "."));
+  for (size_t k = 0; k < call.operands.size(); ++k) {
+    const std::optional<SharedSpan>& operand = call.operands[k].shared;
+    if (!operand.has_value() || !operand->Overlaps(*span)) continue;
+    return Error(Reason::kBadParameter,
+                 StrCat("the region for the result overlaps that of operand ", k))
+        .Field(kField)
+        .Meta("operand", k);
+  }
+  return std::optional<SharedSpan>(*span);
+}
+
+namespace {
+
+// The type that is computed in, as the engine will choose it.
+DType ComputeDType(const ContractCall& call) {
+  if (call.request.dtype.has_value()) return *call.request.dtype;
+  DType promoted = call.operands.front().spec.dtype;
+  for (const OperandSource& operand : call.operands) {
+    promoted = PromoteDTypes(promoted, operand.spec.dtype);
+  }
+  return promoted;
+}
+
+bool IsInPlace(const OperandSource& operand, DType dtype) {
+  return operand.shared.has_value() && !operand.varying && operand.spec.dtype == dtype;
+}
+
+// Bytes that the engine plans although they lie in the client's memory. Results of varying operands
+// are planned: not every set need have a region.
+int64_t InPlaceBytes(const ContractCall& call) {
+  const DType dtype = ComputeDType(call);
+  int64_t bytes = 0;
+  for (const OperandSource& operand : call.operands) {
+    if (!IsInPlace(operand, dtype)) continue;
+    if (__builtin_add_overflow(bytes, operand.shared->size_bytes, &bytes)) return kHugeBytes;
+  }
+  return std::min(bytes, kHugeBytes);
+}
+
+int64_t InPlaceResultBytes(const ContractCall& call, const schedule::ContractionJob& job) {
+  if (!call.result_region.has_value() || call.varies() || call.result_dtype != job.dtype())
+    return 0;
+  return CheckedByteCount(ResultSpec(call, job)).value_or(0);
+}
+
+}  // namespace
+
 int64_t StagingBytes(const ContractCall& call, const schedule::ContractionJob& job) {
-  __int128 staging = 0;
+  __int128 staging = -InPlaceBytes(call) - InPlaceResultBytes(call, job);
   const bool varies = call.varies();
   const __int128 sets = job.sets_together();
   for (const OperandSource& operand : call.operands) {
     staging += kAllocationBytes;
-    if (operand.stored != nullptr) continue;
+    if (operand.stored != nullptr || IsInPlace(operand, job.dtype())) continue;
     const bool converted = operand.spec.dtype != job.dtype();
     const int extra = (operand.varying ? kInputBuffers : 1) - (converted ? 0 : 1);
     const __int128 copies = extra * (operand.varying ? sets : 1);
@@ -400,7 +483,11 @@ absl::Status AddStaging(const absl::Status& status, int64_t staging) {
 absl::StatusOr<std::unique_ptr<schedule::ContractionJob>> PrepareCall(
     const ContractCall& call, const CancelToken* cancel, schedule::ProgramCache* cache) {
   schedule::ContractionRequest request = call.request;
-  request.memory_budget_bytes = call.memory_budget_bytes;
+  // What is used in place is planned, but takes nothing of the budget.
+  const int64_t in_place = InPlaceBytes(call);
+  request.memory_budget_bytes = call.memory_budget_bytes > INT64_MAX - in_place
+                                    ? INT64_MAX
+                                    : call.memory_budget_bytes + in_place;
   auto job = schedule::ContractionJob::Prepare(request, call.providers, cancel, cache);
   if (!job.ok()) return AsContractHeaderError(job.status(), call);
   int64_t staging = StagingBytes(call, **job);

@@ -18,6 +18,7 @@
 #include "backends/schedule/contraction_job.h"
 #include "server/content_store.h"
 #include "server/search_options.h"
+#include "server/shared_memory.h"
 #include "server/state.h"
 #include "tenon/v1/contraction.pb.h"
 
@@ -29,12 +30,14 @@ namespace tenon::server {
 constexpr int kInputBuffers = 2;
 constexpr int kResultBuffers = 2;
 
-// Where the bytes of one operand come from: `stored`, `inline_bytes`, or frames that follow.
+// Where the bytes of one operand come from: `stored`, `inline_bytes`, `shared` (of the call's
+// pool), or frames that follow.
 struct OperandSource {
   TensorSpec spec;  // as on the wire or in the store
   bool varying = false;
   std::optional<std::string> inline_bytes;  // as many as the spec says
   std::shared_ptr<const StoredContent> stored;
+  std::optional<SharedSpan> shared;
 };
 
 // A checked header.
@@ -44,6 +47,8 @@ struct ContractCall {
   schedule::ContractionRequest request;
   std::vector<std::shared_ptr<plugin::Provider>> providers;
   std::vector<OperandSource> operands;
+  std::shared_ptr<const SharedPool> pool;         // that all regions lie in; null: none
+  std::optional<v1::SharedRegion> result_region;  // for set 0
   DType result_dtype = DType::kUnspecified;
   int64_t result_chunk_bytes = 0;
   bool checksums = false;
@@ -99,8 +104,15 @@ absl::StatusOr<contraction::Expression> ExpressionOf(const ContractCall& call);
 // The engine's plan counts every operand and the result once, in the compute type. Beyond that are:
 // bytes of another type as they arrive; a second buffer for varying operands, so that a set is
 // received while the one before runs; a second result, so that one is sent while the next is
-// computed; results that are rounded to another type.
+// computed; results that are rounded to another type. Operands and a result that are used where
+// they lie in the client's shared memory take nothing of the server's, so they count against it:
+// the sum may be below 0.
 int64_t StagingBytes(const ContractCall& call, const schedule::ContractionJob& job);
+
+// The region for the result of set 0, now that its size is known; null when none was asked for.
+// BAD_PARAMETER at "header.result.shared" when it is too small, lies outside the pool, or overlaps
+// an operand.
+absl::StatusOr<std::optional<SharedSpan>> ResultSpan(const ContractCall& call, int64_t bytes);
 
 // Plans, with the staging within the budget too. Errors as ContractionJob::Prepare, with the
 // header's fields, and FINGERPRINT_MISMATCH. What is prepared is kept in `cache`.

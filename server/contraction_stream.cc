@@ -26,7 +26,7 @@ double Seconds(std::chrono::steady_clock::duration duration) {
 // All of a result but its bytes and report.
 void Describe(const ContractWork::Result& result, v1::ContractResult* out) {
   out->set_set(result.set);
-  WriteTensorSpec(result.tensor->spec, out->mutable_spec());
+  WriteTensorSpec(result.spec, out->mutable_spec());
   if (result.log10_scale.has_value()) out->set_log10_scale(*result.log10_scale);
 }
 
@@ -190,8 +190,7 @@ absl::Status ContractStream::AnswerSmall() {
   v1::ContractSingle* single = frame->mutable_single();
   WriteAccepted(work_->call(), work_->job(), work_->plan_summary(), work_->staging_bytes(),
                 state_->limits, SecondsToDeadline(), single->mutable_accepted());
-  FillInline(result, single->add_results());
-  sent_bytes_ += result.tensor->buffer.size_bytes();
+  FillWhole(result, single->add_results());
   WriteReport(single->mutable_report());
   if (frame->ByteSizeLong() <= kMaxSingleBytes) {
     FinishWith([frame](v1::ContractResponse* out) {
@@ -315,8 +314,8 @@ void ContractStream::SendResult(ContractWork::Result result) {
     if (!sending_since_.has_value()) sending_since_ = Clock::now();
   }
   std::shared_ptr<Tensor> tensor = result.tensor;
-  if (tensor->buffer.size_bytes() < state_->limits.max_inline_bytes) {
-    SendInlineResult(std::move(result));
+  if (result.shared.has_value() || result.size_bytes() < state_->limits.max_inline_bytes) {
+    SendWholeResult(std::move(result));
   } else {
     SendChunkedResult(std::move(result));
   }
@@ -326,21 +325,26 @@ void ContractStream::SendResult(ContractWork::Result result) {
   });
 }
 
-void ContractStream::FillInline(const ContractWork::Result& result, v1::ContractResult* out) const {
-  const Tensor& tensor = *result.tensor;
-  const auto bytes = static_cast<size_t>(tensor.buffer.size_bytes());
+// A result that needs no chunks: it is small, or in shared memory.
+void ContractStream::FillWhole(const ContractWork::Result& result, v1::ContractResult* out) {
+  const auto bytes = static_cast<size_t>(result.size_bytes());
   Describe(result, out);
-  out->set_inline_data(tensor.buffer.data(), bytes);
+  if (result.shared.has_value()) {
+    out->mutable_shared()->set_offset_bytes(result.shared->offset_bytes);
+    out->mutable_shared()->set_size_bytes(result.shared->size_bytes);
+  } else {
+    out->set_inline_data(result.data(), bytes);
+    sent_bytes_ += result.size_bytes();
+  }
   *out->mutable_report() = result.report;
   if (work_->call().checksums) {
-    out->mutable_report()->set_result_crc32c(ExtendCrc32c(0, tensor.buffer.data(), bytes));
+    out->mutable_report()->set_result_crc32c(ExtendCrc32c(0, result.data(), bytes));
   }
 }
 
-void ContractStream::SendInlineResult(ContractWork::Result result) {
+void ContractStream::SendWholeResult(ContractWork::Result result) {
   v1::ContractResponse frame;
-  FillInline(result, frame.mutable_result());
-  sent_bytes_ += result.tensor->buffer.size_bytes();
+  FillWhole(result, frame.mutable_result());
   SendFrame(std::move(frame));
 }
 

@@ -62,9 +62,9 @@ class ContractStream final : public BidiStream<v1::ContractRequest, v1::Contract
   std::vector<std::unique_ptr<SetInputs>> TakeStack();
   void ReturnInputs(std::unique_ptr<SetInputs> inputs);
   void SendResult(ContractWork::Result result);
-  void SendInlineResult(ContractWork::Result result);
+  void SendWholeResult(ContractWork::Result result);
   void SendChunkedResult(ContractWork::Result result);
-  void FillInline(const ContractWork::Result& result, v1::ContractResult* out) const;
+  void FillWhole(const ContractWork::Result& result, v1::ContractResult* out);
   void ResultSent(std::shared_ptr<Tensor> tensor);
   void SendProgress(int64_t set, const schedule::ContractionJob::Progress& progress);
   void RecordWork();

@@ -9,6 +9,17 @@
 
 namespace tenon::server {
 
+namespace {
+
+// Relative to a region: the header that lacks the pool has gone by.
+absl::Status NoPool() {
+  return Error(Reason::kMissingField,
+               "a region of shared memory needs the pool that it lies in, in the header")
+      .Field("offset_bytes");
+}
+
+}  // namespace
+
 std::string_view UploadStateName(UploadState state) {
   switch (state) {
     case UploadState::kStart:
@@ -47,25 +58,33 @@ template absl::Status IllegalFrame(std::string_view state,
                                    const v1::SubmitContractionRequest& frame);
 
 absl::StatusOr<std::unique_ptr<ContractUpload>> ContractUpload::Create(
-    std::vector<OperandSource>* operands, const Limits& limits, std::string_view reading) {
-  std::unique_ptr<ContractUpload> upload(new ContractUpload(limits, reading));
+    std::vector<OperandSource>* operands, const Limits& limits, const Shared& shared,
+    std::string_view reading) {
+  std::unique_ptr<ContractUpload> upload(new ContractUpload(limits, shared, reading));
   upload->fixed_.resize(operands->size());
   for (const OperandSource& source : *operands) {
-    upload->stored_.push_back(source.stored != nullptr);
+    upload->stored_.push_back(source.stored != nullptr ||
+                              (source.shared.has_value() && !source.varying));
     upload->varying_.push_back(source.varying ? static_cast<int>(upload->varying_specs_.size())
                                               : -1);
     if (source.varying) upload->varying_specs_.push_back(source.spec);
   }
   TENON_ASSIGN_OR_RETURN(upload->inputs_, upload->NewInputs());
+  upload->inputs_->result = shared.result;
   for (size_t k = 0; k < operands->size(); ++k) {
     OperandSource& source = (*operands)[k];
-    if (source.stored != nullptr) continue;
+    if (upload->stored_[k]) continue;
     if (!source.varying) {
       TENON_ASSIGN_OR_RETURN(upload->fixed_[k], TensorReceiver::Create(source.spec));
     }
     TENON_ASSIGN_OR_RETURN(TensorReceiver * receiver, upload->Find(static_cast<int64_t>(k)));
     int64_t& missing = source.varying ? upload->varying_missing_ : upload->fixed_missing_;
     if (!receiver->complete()) ++missing;
+    if (source.shared.has_value() && !receiver->complete()) {
+      const SharedSpan& span = *source.shared;
+      TENON_RETURN_IF_ERROR(receiver->AcceptShared(span.data, span.size_bytes));
+      upload->Received(k, *receiver, span.size_bytes, false);
+    }
     if (!source.inline_bytes.has_value()) continue;
     const std::string bytes = *std::exchange(source.inline_bytes, std::nullopt);
     if (receiver->complete()) continue;
@@ -116,6 +135,10 @@ absl::Status ContractUpload::OnChunk(const v1::TensorChunk& chunk) {
 absl::Status ContractUpload::OnOperandSet(const v1::OperandSet& frame) {
   TENON_RETURN_IF_ERROR(CheckSet(frame.set()));
   BeginSet();
+  if (frame.has_result()) {
+    const absl::Status status = OnResultRegion(frame.result());
+    if (!status.ok()) return PrefixFields(status, "result.");
+  }
   for (int i = 0; i < frame.operands_size(); ++i) {
     const absl::Status status = OnData(frame.operands(i));
     if (!status.ok()) return PrefixFields(status, StrCat("operands[", i, "]."));
@@ -127,11 +150,41 @@ absl::Status ContractUpload::OnOperandSet(const v1::OperandSet& frame) {
 absl::Status ContractUpload::OnData(const v1::OperandData& data) {
   const auto bytes = static_cast<int64_t>(data.data().size());
   TENON_ASSIGN_OR_RETURN(TensorReceiver * receiver, Find(data.operand()));
+  if (data.has_shared()) return OnShared(data, receiver);
   TENON_RETURN_IF_ERROR(CheckInlineSize(bytes, "data", limits_));
   const bool was_complete = receiver->complete();
   const absl::Status status = receiver->AcceptAll(data.data());
   if (!status.ok()) return AtField(status, "data");
   if (!was_complete) Received(static_cast<size_t>(data.operand()), *receiver, bytes);
+  return absl::OkStatus();
+}
+
+absl::Status ContractUpload::OnShared(const v1::OperandData& data, TensorReceiver* receiver) {
+  if (!data.data().empty()) {
+    return Error(Reason::kBadParameter, "the bytes come twice: one source is shared memory")
+        .Field("shared");
+  }
+  if (shared_.pool == nullptr) return PrefixFields(NoPool(), "shared.");
+  const auto span = shared_.pool->TensorRegion(data.shared(), receiver->size_bytes());
+  if (!span.ok()) return PrefixFields(span.status(), "shared.");
+  const bool was_complete = receiver->complete();
+  const absl::Status status = receiver->AcceptShared(span->data, span->size_bytes);
+  if (!status.ok()) return AtField(status, "shared");
+  if (!was_complete) {
+    Received(static_cast<size_t>(data.operand()), *receiver, span->size_bytes, false);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ContractUpload::OnResultRegion(const v1::SharedRegion& region) {
+  if (shared_.pool == nullptr) return NoPool();
+  if (inputs_->result.has_value()) {
+    return Error(Reason::kBadParameter,
+                 StrCat("set ", set_, " has a region for its result already"))
+        .Field("offset_bytes")
+        .Meta("set", set_);
+  }
+  TENON_ASSIGN_OR_RETURN(inputs_->result, shared_.pool->ResultRegion(region, shared_.result_bytes));
   return absl::OkStatus();
 }
 
@@ -172,6 +225,7 @@ std::unique_ptr<SetInputs> ContractUpload::TakeSet() {
 
 void ContractUpload::Provide(std::unique_ptr<SetInputs> inputs) {
   inputs_ = std::move(inputs);
+  inputs_->result.reset();
   for (TensorReceiver& receiver : inputs_->operands) receiver.Restart();
 }
 
@@ -213,19 +267,21 @@ absl::StatusOr<TensorReceiver*> ContractUpload::Find(int64_t operand) {
   }
   if (varying_[operand] >= 0) return &inputs_->operands[varying_[operand]];
   if (stored_[operand] || set_ > 0) {
-    return Error(Reason::kChunkOrder,
-                 stored_[operand]
-                     ? StrCat("operand ", operand, " is a stored tensor; no bytes may come")
-                     : StrCat("operand ", operand, " does not vary; all its bytes have come"))
+    return Error(
+               Reason::kChunkOrder,
+               stored_[operand]
+                   ? StrCat("operand ", operand, " is a stored or shared tensor; no bytes may come")
+                   : StrCat("operand ", operand, " does not vary; all its bytes have come"))
         .Field("operand")
         .Meta("actual_operand", operand);
   }
   return &fixed_[operand];
 }
 
-void ContractUpload::Received(size_t operand, const TensorReceiver& receiver, int64_t bytes) {
+void ContractUpload::Received(size_t operand, const TensorReceiver& receiver, int64_t bytes,
+                              bool wire) {
   const bool varies = varying_[operand] >= 0;
-  received_bytes_ += bytes;
+  if (wire) received_bytes_ += bytes;
   if (varies) set_bytes_ += bytes;
   if (receiver.complete()) --(varies ? varying_missing_ : fixed_missing_);
 }

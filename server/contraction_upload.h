@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -22,6 +23,7 @@ namespace tenon::server {
 struct SetInputs {
   int64_t set = 0;
   std::vector<TensorReceiver> operands;
+  std::optional<SharedSpan> result;  // where its result shall lie; absent: where the server likes
   std::chrono::steady_clock::time_point complete_time;
 };
 
@@ -41,11 +43,17 @@ absl::Status IllegalFrame(std::string_view state, const Frame& frame);
 // by one thread at a time. After an error nothing more may be given to it.
 class ContractUpload {
  public:
-  // Takes the memory of the operands that do not come from the store and of one set of varying
-  // ones; moves the inline bytes out of `operands`. `limits` outlives it. In errors the state
-  // kReading has the name `reading`, a literal. Errors as Tensor::Allocate.
+  // What frames may name of shared memory.
+  struct Shared {
+    const SharedPool* pool = nullptr;  // outlives the upload; null: nothing
+    int64_t result_bytes = 0;          // of one set
+    std::optional<SharedSpan> result;  // for set 0, from the header
+  };
+  // Takes the memory of the operands that come neither from the store nor from shared memory, and
+  // of one set of varying ones; moves the inline bytes out of `operands`. `limits` outlives it. In
+  // errors the state kReading has the name `reading`, a literal. Errors as Tensor::Allocate.
   static absl::StatusOr<std::unique_ptr<ContractUpload>> Create(
-      std::vector<OperandSource>* operands, const Limits& limits,
+      std::vector<OperandSource>* operands, const Limits& limits, const Shared& shared,
       std::string_view reading = UploadStateName(UploadState::kReading));
 
   UploadState state() const { return state_; }
@@ -66,29 +74,33 @@ class ContractUpload {
   // The operands that do not vary, by operand; those that vary or are stored are without memory.
   // Once, when the first set is ready.
   std::vector<Tensor> TakeFixed();
+  // Over the wire.
   int64_t received_bytes() const { return received_bytes_; }
 
  private:
-  ContractUpload(const Limits& limits, std::string_view reading)
-      : limits_(limits), reading_(reading) {}
+  ContractUpload(const Limits& limits, const Shared& shared, std::string_view reading)
+      : limits_(limits), shared_(shared), reading_(reading) {}
 
   absl::Status OnChunk(const v1::TensorChunk& chunk);
   absl::Status OnOperandSet(const v1::OperandSet& frame);
   absl::Status OnData(const v1::OperandData& data);
+  absl::Status OnShared(const v1::OperandData& data, TensorReceiver* receiver);
+  absl::Status OnResultRegion(const v1::SharedRegion& region);
   void BeginSet();
   absl::Status CheckSet(int64_t set) const;
   absl::StatusOr<TensorReceiver*> Find(int64_t operand);
-  // The operand has grown by `bytes`; it was not complete before.
-  void Received(size_t operand, const TensorReceiver& receiver, int64_t bytes);
+  // The operand has grown by `bytes`, over the wire or not; it was not complete before.
+  void Received(size_t operand, const TensorReceiver& receiver, int64_t bytes, bool wire = true);
   void CompleteSetIfReady();
   absl::Status Truncated() const;
   std::string_view StateName() const;
 
   const Limits& limits_;
+  const Shared shared_;
   const std::string_view reading_;
   UploadState state_ = UploadState::kReading;
   int64_t set_ = 0;
-  std::vector<bool> stored_;  // per operand
+  std::vector<bool> stored_;  // per operand: its bytes are there, and not in fixed_
   std::vector<int> varying_;  // per operand: its place in a set's inputs, -1 if fixed
   std::vector<TensorSpec> varying_specs_;
   std::vector<TensorReceiver> fixed_;                // per operand

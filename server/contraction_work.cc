@@ -1,6 +1,7 @@
 #include "server/contraction_work.h"
 
 #include <chrono>
+#include <cstring>
 #include <utility>
 
 #include "server/contraction_report.h"
@@ -15,12 +16,20 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+absl::StatusOr<Tensor> CopyOf(const SharedSpan& span, const TensorSpec& spec) {
+  TENON_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(spec));
+  std::memcpy(tensor.buffer.data(), span.data, static_cast<size_t>(span.size_bytes));
+  return tensor;
+}
+
 }  // namespace
 
 absl::Status ContractWork::Plan() {
   TENON_RETURN_IF_ERROR(FindPlan(&call_, state_, cancel_, nullptr));
   TENON_ASSIGN_OR_RETURN(job_, PrepareCall(call_, cancel_, &state_->programs));
   staging_bytes_ = StagingBytes(call_, *job_);
+  TENON_ASSIGN_OR_RETURN(result_bytes_, CheckedByteCount(ResultSpec(call_, *job_)));
+  TENON_ASSIGN_OR_RETURN(result_region_, ResultSpan(call_, result_bytes_));
   TENON_ASSIGN_OR_RETURN(reservation_, state_->budget.Reserve(planned_peak_bytes()));
   WritePlanSummary(call_, *job_, &plan_summary_);
   return absl::OkStatus();
@@ -28,7 +37,8 @@ absl::Status ContractWork::Plan() {
 
 absl::StatusOr<std::unique_ptr<ContractUpload>> ContractWork::CreateUpload() {
   const Clock::time_point start = Clock::now();
-  auto upload = ContractUpload::Create(&call_.operands, state_->limits);
+  auto upload = ContractUpload::Create(&call_.operands, state_->limits,
+                                       {call_.pool.get(), result_bytes_, result_region_});
   prepare_seconds_ += SecondsSince(start);
   return upload;
 }
@@ -41,6 +51,13 @@ absl::Status ContractWork::Start() {
   for (size_t k = 0; k < fixed_.size(); ++k) {
     const OperandSource& source = call_.operands[k];
     if (source.varying) continue;
+    if (source.shared.has_value()) {
+      if (source.spec.dtype == job_->dtype()) {
+        pointers[k] = source.shared->data;
+        continue;
+      }
+      TENON_ASSIGN_OR_RETURN(fixed_[k], CopyOf(*source.shared, source.spec));
+    }
     const Tensor& arrived = source.stored != nullptr ? source.stored->tensor : fixed_[k];
     if (arrived.spec.dtype == job_->dtype()) {
       pointers[k] = arrived.buffer.data();
@@ -53,15 +70,15 @@ absl::Status ContractWork::Start() {
   return job_->Start(std::move(pointers));
 }
 
-absl::StatusOr<std::vector<const void*>> ContractWork::Varying(const SetInputs& inputs) {
+absl::StatusOr<std::vector<const void*>> ContractWork::Varying(SetInputs* inputs) {
   const Clock::time_point start = Clock::now();
   std::vector<const void*> pointers;
-  for (const TensorReceiver& receiver : inputs.operands) {
+  for (TensorReceiver& receiver : inputs->operands) {
     if (receiver.spec().dtype == job_->dtype()) {
-      pointers.push_back(receiver.tensor().buffer.data());
+      pointers.push_back(receiver.data());
       continue;
     }
-    TENON_ASSIGN_OR_RETURN(Tensor tensor, ConvertTensor(receiver.tensor(), job_->dtype()));
+    TENON_ASSIGN_OR_RETURN(Tensor tensor, ConvertTensor(receiver.Private(), job_->dtype()));
     pointers.push_back(tensor.buffer.data());
     converted_.push_back(std::move(tensor));
   }
@@ -84,24 +101,31 @@ absl::StatusOr<std::shared_ptr<Tensor>> ContractWork::TakeResult() {
 
 void ContractWork::Recycle(std::shared_ptr<Tensor> tensor) {
   std::lock_guard lock(mutex_);
-  if (tensor->spec.dtype == job_->dtype()) free_results_.push_back(std::move(tensor));
+  if (tensor != nullptr && tensor->spec.dtype == job_->dtype())
+    free_results_.push_back(std::move(tensor));
 }
 
-// Brings a result to the type asked for and describes it.
+// Brings a result to the type and the place asked for and describes it. `tensor` is null when it
+// was written in place.
 absl::StatusOr<ContractWork::Result> ContractWork::Finish(const SetInputs& inputs,
                                                           std::shared_ptr<Tensor> tensor) {
-  if (call_.result_dtype != job_->dtype()) {
+  if (tensor != nullptr && call_.result_dtype != job_->dtype()) {
     TENON_ASSIGN_OR_RETURN(Tensor rounded, ConvertTensor(*tensor, call_.result_dtype));
     Recycle(std::exchange(tensor, std::make_shared<Tensor>(std::move(rounded))));
   }
+  if (tensor != nullptr && inputs.result.has_value()) {
+    std::memcpy(inputs.result->data, tensor->buffer.data(), static_cast<size_t>(result_bytes_));
+    Recycle(std::exchange(tensor, nullptr));
+  }
   ++sets_done_;
-  Result result{inputs.set, std::move(tensor), job_->log10_scale(), {}};
+  Result result{inputs.set,    ResultSpec(call_, *job_), std::move(tensor),
+                inputs.result, job_->log10_scale(),      {}};
   result.report.set_set(inputs.set);
   const double shared = call_.varies() ? job_->shared_flops() : 0;
   const double flops = job_->OneSetFlops(job_->program().total_flops());
   result.report.set_flops(MultiplyAdds(flops - shared, job_->dtype()));
   result.report.set_latency_seconds(SecondsSince(inputs.complete_time));
-  result.report.set_result_bytes(result.tensor->buffer.size_bytes());
+  result.report.set_result_bytes(result.size_bytes());
   return result;
 }
 
@@ -113,9 +137,16 @@ absl::StatusOr<std::vector<ContractWork::Result>> ContractWork::RunSets(
   std::vector<std::shared_ptr<Tensor>> tensors;
   std::vector<schedule::OperandSet> sets;
   for (const auto& set : inputs) {
-    TENON_ASSIGN_OR_RETURN(tensors.emplace_back(), TakeResult());
-    TENON_ASSIGN_OR_RETURN(std::vector<const void*> varying, Varying(*set));
-    sets.push_back({std::move(varying), tensors.back()->buffer.data()});
+    std::shared_ptr<Tensor>& tensor = tensors.emplace_back();
+    std::byte* place = nullptr;
+    if (WritesInPlace(*set)) {
+      place = set->result->data;
+    } else {
+      TENON_ASSIGN_OR_RETURN(tensor, TakeResult());
+      place = tensor->buffer.data();
+    }
+    TENON_ASSIGN_OR_RETURN(std::vector<const void*> varying, Varying(set.get()));
+    sets.push_back({std::move(varying), place});
   }
   const Clock::time_point start = Clock::now();
   TENON_RETURN_IF_ERROR(job_->RunSets(sets, progress));

@@ -39,16 +39,25 @@ class ContractWork {
 
   struct Result {
     int64_t set = 0;
-    std::shared_ptr<Tensor> tensor;  // of the result type; give it back to Recycle
+    TensorSpec spec;
+    std::shared_ptr<Tensor> tensor;    // give it back to Recycle; null with `shared`
+    std::optional<SharedSpan> shared;  // where the bytes lie in the call's pool
     std::optional<double> log10_scale;
     v1::SetReport report;  // without checksum
+
+    const std::byte* data() const {
+      return shared.has_value() ? shared->data : tensor->buffer.data();
+    }
+    int64_t size_bytes() const {
+      return shared.has_value() ? shared->size_bytes : tensor->buffer.size_bytes();
+    }
   };
   // Computes what all sets share. Does nothing when called again.
   absl::Status Start();
   // The next sets, in order: as ContractionJob::RunSets.
   absl::StatusOr<std::vector<Result>> RunSets(std::span<const std::unique_ptr<SetInputs>> inputs,
                                               const schedule::ContractionJob::ProgressFn& progress);
-  // The memory serves a later set. From any thread.
+  // The memory serves a later set; null is ignored. From any thread.
   void Recycle(std::shared_ptr<Tensor> tensor);
 
   const ContractCall& call() const { return call_; }
@@ -62,7 +71,10 @@ class ContractWork {
   int64_t sets_done() const { return sets_done_; }
 
  private:
-  absl::StatusOr<std::vector<const void*>> Varying(const SetInputs& inputs);
+  bool WritesInPlace(const SetInputs& inputs) const {
+    return inputs.result.has_value() && call_.result_dtype == job_->dtype();
+  }
+  absl::StatusOr<std::vector<const void*>> Varying(SetInputs* inputs);
   absl::StatusOr<Result> Finish(const SetInputs& inputs, std::shared_ptr<Tensor> tensor);
   absl::StatusOr<std::shared_ptr<Tensor>> TakeResult();
 
@@ -72,7 +84,9 @@ class ContractWork {
   ContractCall call_;
   v1::PlanSummary plan_summary_;
   int64_t staging_bytes_ = 0;
-  std::vector<Tensor> fixed_;      // per operand; of the compute type once started
+  int64_t result_bytes_ = 0;                 // of one set
+  std::optional<SharedSpan> result_region_;  // for set 0
+  std::vector<Tensor> fixed_;                // per operand; of the compute type once started
   std::vector<Tensor> converted_;  // the current sets' varying operands in the compute type
   std::mutex mutex_;
   std::vector<std::shared_ptr<Tensor>> free_results_;

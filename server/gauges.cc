@@ -14,6 +14,7 @@
 #include "server/process_stats.h"
 #include "server/provider_setup.h"
 #include "server/scratch_space.h"
+#include "server/shared_memory.h"
 #include "server/version.h"
 
 namespace tenon::server {
@@ -49,6 +50,24 @@ MetricFamily Single(const char* name, const char* help, double value,
   return family;
 }
 
+SharedMemory::Figures SharedFigures(const ServerState& state) {
+  return state.shared_memory == nullptr ? SharedMemory::Figures() : state.shared_memory->figures();
+}
+
+void AppendSharedMemory(const ServerState& state, std::vector<MetricFamily>& families) {
+  const SharedMemory::Figures figures = SharedFigures(state);
+  families.push_back(Single("tenon_shared_memory_bytes",
+                            "Memory of clients that is mapped; a part of the memory budget.",
+                            static_cast<double>(figures.bytes)));
+  families.push_back(Single("tenon_shared_memory_pools", "Pools of shared memory that are mapped.",
+                            static_cast<double>(figures.pools)));
+  MetricFamily requests = Family("tenon_shared_memory_requests_total",
+                                 "Calls that named a pool of shared memory.", MetricType::Counter);
+  Add(requests, static_cast<double>(figures.found), {{"result", "found"}});
+  Add(requests, static_cast<double>(figures.not_found), {{"result", "not_found"}});
+  families.push_back(std::move(requests));
+}
+
 void AppendServer(const ServerState& state, std::vector<MetricFamily>& families) {
   MetricFamily build = Family("tenon_build_info", "1; the build, in labels.");
   Add(build, 1, {{"version", Build().version}, {"commit", Build().commit}});
@@ -65,9 +84,10 @@ void AppendServer(const ServerState& state, std::vector<MetricFamily>& families)
                             static_cast<double>(state.budget.limit_bytes())));
   const int64_t stored = state.store == nullptr ? 0 : state.store->bytes();
   const int64_t built = state.store == nullptr ? 0 : state.store->resource_bytes();
-  families.push_back(Single(
-      "tenon_memory_reserved_bytes", "Planned peaks of admitted work.",
-      static_cast<double>(std::max<int64_t>(state.budget.reserved_bytes() - stored - built, 0))));
+  families.push_back(
+      Single("tenon_memory_reserved_bytes", "Planned peaks of admitted work.",
+             static_cast<double>(std::max<int64_t>(
+                 state.budget.reserved_bytes() - stored - built - SharedFigures(state).bytes, 0))));
   families.push_back(
       Single("tenon_memory_stored_bytes",
              "Data sets and tensors that are kept; evicted when work needs the room.",
@@ -168,6 +188,7 @@ std::string MetricsText(ServerState& state) {
   AppendProviders(state, families);
   AppendJobs(state, families);
   AppendPlanCache(state, families);
+  AppendSharedMemory(state, families);
   AppendProcess(state, families);
   return prometheus::TextSerializer().Serialize(families);
 }

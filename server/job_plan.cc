@@ -28,6 +28,11 @@ absl::Status CheckOptions(const v1::SubmitContractionHeader& header) {
         .Meta("limit_bytes", kMaxDisplayNameBytes)
         .Meta("actual_bytes", header.display_name().size());
   }
+  // The pool goes with its connection, and a job does not.
+  if (!header.contraction().shared_pool().empty()) {
+    return Error(Reason::kBadParameter, "a job takes nothing from shared memory")
+        .Field("header.contraction.shared_pool");
+  }
   if (header.has_ttl_seconds()) {
     TENON_RETURN_IF_ERROR(CheckPositive(header.ttl_seconds(), "header.ttl_seconds"));
   }

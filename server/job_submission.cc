@@ -121,7 +121,7 @@ absl::StatusOr<bool> JobSubmission::PrepareUpload() {
   }
   TENON_ASSIGN_OR_RETURN(memory_, state_->budget.Reserve(bytes));
   TENON_ASSIGN_OR_RETURN(upload_,
-                         ContractUpload::Create(&planned_->call.operands, state_->limits, kUpload));
+                         ContractUpload::Create(&planned_->call.operands, state_->limits, {}, kUpload));
   return true;
 }
 

@@ -65,7 +65,7 @@ void MeasurementStream::BindIfReady() {
 absl::Status MeasurementStream::BindDataset() {
   TENON_RETURN_IF_ERROR(call_->UseLabels());
   const Tensor& dataset =
-      call_->stored != nullptr ? call_->stored->tensor : call_->dataset.tensor();
+      call_->stored != nullptr ? call_->stored->tensor : call_->dataset.Private();
   TENON_RETURN_IF_ERROR(CheckValues(dataset, false, "dataset", cancel()));
   return call_->session->BindOriginal(dataset, cancel());
 }

@@ -236,7 +236,12 @@ absl::Status ReadDataset(ServerState* state, MeasureCall* call) {
         AtField(state->store->CheckQuota(call->owner, ContentStore::EntryBytes(bytes)),
                 "header.dataset_input.keep"));
   }
+  if (input.has_shared()) TENON_RETURN_IF_ERROR(CheckHasPool(call->pool.get()));
   if (!input.has_inline_data()) return absl::OkStatus();
+  if (input.has_shared()) {
+    return Error(Reason::kBadHeader, "the bytes come twice: one source is shared memory")
+        .Field("header.dataset_input.shared");
+  }
   return CheckInlineSize(static_cast<int64_t>(input.inline_data().size()),
                          "header.dataset_input.inline_data", state->limits);
 }
@@ -346,6 +351,11 @@ absl::Status TakeDataset(MeasureCall* call) {
   if (call->stored != nullptr) return absl::OkStatus();
   v1::DatasetInput* input = call->header.mutable_dataset_input();
   TENON_ASSIGN_OR_RETURN(call->dataset, TensorReceiver::Create(call->dataset_spec));
+  if (input->has_shared()) {
+    const auto span = call->pool->TensorRegion(input->shared(), call->dataset.size_bytes());
+    if (!span.ok()) return PrefixFields(span.status(), "header.dataset_input.shared.");
+    return call->dataset.AcceptShared(span->data, span->size_bytes);
+  }
   if (!input->has_inline_data()) return absl::OkStatus();
   const absl::Status accepted = call->dataset.AcceptAll(input->inline_data());
   input->clear_inline_data();
@@ -404,6 +414,8 @@ absl::StatusOr<std::unique_ptr<MeasureCall>> AdmitMeasure(v1::MeasureHeader head
         .Meta("actual_bytes", call->request_id.size());
   }
   if (call->request_id.empty()) call->request_id = NewRequestId();
+  TENON_ASSIGN_OR_RETURN(call->pool,
+                         FindPool(state->shared_memory.get(), call->header.shared_pool(), ""));
   TENON_RETURN_IF_ERROR(CheckExecution(call->header.execution(), *state));
   TENON_RETURN_IF_ERROR(CheckResult(call->header.result(), state->limits));
   TENON_RETURN_IF_ERROR(ReadSource(*state, cancel, call.get()));

@@ -21,6 +21,7 @@
 #include "server/content_store.h"
 #include "server/measurement_resources.h"
 #include "server/scratch_space.h"
+#include "server/shared_memory.h"
 #include "server/state.h"
 #include "server/tensor_receiver.h"
 #include "tenon/v1/measurement.pb.h"
@@ -40,6 +41,7 @@ struct MeasureCall {
   std::string request_id;
   std::string owner;  // the principal that calls; whose data sets it may name
 
+  std::shared_ptr<const SharedPool> pool;       // that all regions lie in; null: none
   TensorSpec dataset_spec;                      // [n, d]
   std::shared_ptr<const StoredContent> stored;  // the data set, if it came by handle
   TensorReceiver dataset;                       // the data set otherwise; complete when inline

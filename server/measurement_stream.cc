@@ -153,7 +153,9 @@ absl::Status MeasurementStream::Admit(v1::MeasureHeader header) {
     state_ = State::kDataset;
     return absl::OkStatus();
   }
-  if (call_->stored == nullptr) tally_.BytesReceived(call_->dataset.size_bytes());
+  if (call_->stored == nullptr && !call_->header.dataset_input().has_shared()) {
+    tally_.BytesReceived(call_->dataset.size_bytes());
+  }
   return EndOfDataset();
 }
 
@@ -261,6 +263,17 @@ absl::Status MeasurementStream::Open(const v1::Projection& projection, const std
   if (!data.ok()) return AtField(data.status(), StrCat(field, ".spec.shape"));
   item->data = *std::move(data);
   item->bytes = item->data.size_bytes();
+  if (projection.has_shared()) {
+    const std::string shared_field = StrCat(field, ".shared");
+    if (projection.has_inline_data()) {
+      return Error(Reason::kBadParameter, "the bytes come twice: one source is shared memory")
+          .Field(shared_field);
+    }
+    TENON_RETURN_IF_ERROR(CheckHasPool(call_->pool.get()));
+    const auto span = call_->pool->TensorRegion(projection.shared(), item->data.size_bytes());
+    if (!span.ok()) return PrefixFields(span.status(), StrCat(shared_field, "."));
+    return item->data.AcceptShared(span->data, span->size_bytes);
+  }
   if (!projection.has_inline_data()) return absl::OkStatus();
   return AtField(item->data.AcceptAll(projection.inline_data()), data_field);
 }
@@ -278,14 +291,15 @@ absl::Status MeasurementStream::OnProjection(const v1::Projection& projection) {
   ++next_index_;
   current_ = NewItem(projection.index(), projection.name());
   const absl::Status opened = Open(projection, "projection", current_.get());
-  if (projection.has_inline_data()) {
+  const bool whole = projection.has_inline_data() || projection.has_shared();
+  if (whole) {
     if (opened.ok()) tally_.Consumed();
     tally_.BytesReceived(static_cast<int64_t>(projection.inline_data().size()));
   }
   if (!opened.ok()) {
-    state_ = projection.has_inline_data() ? State::kIdle : State::kSkipping;
+    state_ = whole ? State::kIdle : State::kSkipping;
     Refuse(std::exchange(current_, nullptr), opened);
-  } else if (projection.has_inline_data()) {
+  } else if (whole) {
     state_ = State::kIdle;
     Ready(std::exchange(current_, nullptr));
   } else {

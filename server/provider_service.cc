@@ -13,6 +13,7 @@
 #include "server/process_stats.h"
 #include "server/provider_setup.h"
 #include "server/scratch_space.h"
+#include "server/shared_memory.h"
 #include "server/unary.h"
 #include "server/version.h"
 #include "server/wire_state.h"
@@ -100,6 +101,10 @@ void FillFeatures(const ServerState& state, v1::GetServerInfoResponse* out) {
   const bool jobs = state.jobs != nullptr;
   add("jobs", jobs, jobs ? "" : "no --state_dir is configured");
   add("administration", true, "for administrators");
+  const bool shares = state.shared_memory != nullptr;
+  add("shared_memory", shares,
+      shares ? state.shared_memory->options().socket.c_str()
+             : "no --shared_memory_socket is configured");
   const bool scratch = state.scratch != nullptr;
   add("temporary_files", scratch, scratch ? "" : "--scratch_budget is 0");
   add("planner", true, "searching by predicted seconds is not implemented");

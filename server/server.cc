@@ -151,6 +151,7 @@ absl::Status Server::Bind() {
         HttpServer::Start(config_.metrics, {.ready = [this] { return IsReady(); },
                                             .metrics = [this] { return MetricsText(*state_); }}));
   }
+  TENON_RETURN_IF_ERROR(ListenForSharedMemory());
   MakeServices();
   return BuildGrpc();
 }
@@ -179,6 +180,21 @@ void Server::StartJobs() {
   JobRunner::Options options;
   options.threads = config_.concurrent_jobs;
   jobs_ = std::make_unique<JobRunner>(state_.get(), options);
+}
+
+// Before there are services, which read what is set here.
+absl::Status Server::ListenForSharedMemory() {
+  if (config_.shared_memory_socket.empty()) return absl::OkStatus();
+  SharedMemory::Options options;
+  options.socket = config_.shared_memory_socket;
+  options.total_bytes = config_.shared_memory_limit_bytes;
+  options.pool_bytes = config_.shared_memory_pool_limit_bytes;
+  state_->shared_memory = std::make_shared<SharedMemory>(&state_->budget, std::move(options));
+  TENON_ASSIGN_OR_RETURN(shared_memory_,
+                         SharedMemoryListener::Start(
+                             {config_.shared_memory_uids.begin(), config_.shared_memory_uids.end()},
+                             state_->shared_memory.get()));
+  return absl::OkStatus();
 }
 
 void Server::MakeServices() {

@@ -21,6 +21,7 @@
 #include "server/http_server.h"
 #include "server/job_runner.h"
 #include "server/provider_setup.h"
+#include "server/shared_memory_listener.h"
 #include "server/state.h"
 #include "server/tls.h"
 #include "server/warm_memory.h"
@@ -82,6 +83,7 @@ class Server {
   absl::Status Bind();
   absl::Status OpenJobs();
   void StartJobs();
+  absl::Status ListenForSharedMemory();
   void MakeServices();
   void Configure(grpc::ServerBuilder* builder);
   absl::Status BuildGrpc();
@@ -110,6 +112,7 @@ class Server {
   std::vector<std::pair<std::string, std::unique_ptr<grpc::Service>>> services_;  // by full name
   std::unique_ptr<grpc::Server> grpc_;
   std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<SharedMemoryListener> shared_memory_;
 
   std::mutex health_mutex_;             // orders changes of health
   std::map<std::string, bool> health_;  // as told last, by name

@@ -32,6 +32,7 @@ namespace tenon::server {
 class ContentStore;  // server/content_store.h
 class JobBoard;      // server/job_board.h
 class ScratchSpace;  // server/scratch_space.h
+class SharedMemory;  // server/shared_memory.h
 
 // Limits on what a message or a request may hold; told by GetServerInfo.
 struct Limits {
@@ -122,9 +123,10 @@ struct ServerState {
   planner::PlanCache plan_cache{int64_t{64} << 20};
   PlanStore plans{int64_t{64} << 20};
   WriteWatchdog watchdog;
-  std::shared_ptr<ContentStore> store;    // data sets and tensors by content
-  std::shared_ptr<ScratchSpace> scratch;  // null: no temporary files
-  std::shared_ptr<JobBoard> jobs;         // null: jobs are not offered
+  std::shared_ptr<ContentStore> store;          // data sets and tensors by content
+  std::shared_ptr<ScratchSpace> scratch;        // null: no temporary files
+  std::shared_ptr<JobBoard> jobs;               // null: jobs are not offered
+  std::shared_ptr<SharedMemory> shared_memory;  // null: none is shared
   // Last: their tasks use all of the above. What looks through folders has a thread of its own,
   // since it waits for disks; its tasks go on in the executor.
   Executor executor;

@@ -52,21 +52,38 @@ absl::Status TensorReceiver::Accept(const v1::TensorChunk& chunk, int64_t max_ch
   return absl::OkStatus();
 }
 
-absl::Status TensorReceiver::AcceptAll(std::string_view bytes) {
+absl::Status TensorReceiver::CheckAll(int64_t bytes) const {
   if (received_bytes_ != 0) {
     return Error(Reason::kChunkOrder,
                  StrCat(received_bytes_, " bytes of this tensor have come before"))
         .Meta("received_bytes", received_bytes_);
   }
-  if (static_cast<int64_t>(bytes.size()) != size_bytes()) {
-    return Error(Reason::kShapeMismatch,
-                 StrCat("the tensor has ", size_bytes(), " bytes by its type and shape, but ",
-                        bytes.size(), " came"))
-        .Meta("expected_bytes", size_bytes())
-        .Meta("actual_bytes", bytes.size());
-  }
+  if (bytes == size_bytes()) return absl::OkStatus();
+  return Error(Reason::kShapeMismatch, StrCat("the tensor has ", size_bytes(),
+                                              " bytes by its type and shape, but ", bytes, " came"))
+      .Meta("expected_bytes", size_bytes())
+      .Meta("actual_bytes", bytes);
+}
+
+absl::Status TensorReceiver::AcceptAll(std::string_view bytes) {
+  TENON_RETURN_IF_ERROR(CheckAll(static_cast<int64_t>(bytes.size())));
   Append(bytes);
   return absl::OkStatus();
+}
+
+absl::Status TensorReceiver::AcceptShared(const std::byte* data, int64_t bytes) {
+  TENON_RETURN_IF_ERROR(CheckAll(bytes));
+  shared_ = data;
+  received_bytes_ = bytes;
+  return absl::OkStatus();
+}
+
+const Tensor& TensorReceiver::Private() {
+  if (shared_ != nullptr) {
+    std::memcpy(tensor_.buffer.data(), shared_, static_cast<size_t>(size_bytes()));
+    shared_ = nullptr;
+  }
+  return tensor_;
 }
 
 void TensorReceiver::Append(std::string_view bytes) {
@@ -76,6 +93,7 @@ void TensorReceiver::Append(std::string_view bytes) {
 }
 
 Tensor TensorReceiver::Take() {
+  Private();
   received_bytes_ = 0;
   return std::exchange(tensor_, Tensor());
 }

@@ -3,6 +3,7 @@
 #ifndef TENON_SERVER_TENSOR_RECEIVER_H_
 #define TENON_SERVER_TENSOR_RECEIVER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -31,23 +32,36 @@ class TensorReceiver {
   // All bytes at once. SHAPE_MISMATCH when they are not as many as the spec says (metadata
   // expected_bytes, actual_bytes); CHUNK_ORDER when some have come before.
   absl::Status AcceptAll(std::string_view bytes);
+  // The same without a copy: the bytes stay where they are until Private, Take or Restart. Somebody
+  // else may change them at any time.
+  absl::Status AcceptShared(const std::byte* data, int64_t bytes);
 
   bool complete() const { return received_bytes_ == tensor_.buffer.size_bytes(); }
   int64_t received_bytes() const { return received_bytes_; }
   int64_t size_bytes() const { return tensor_.buffer.size_bytes(); }
   const TensorSpec& spec() const { return tensor_.spec; }
+  // Without bytes that are shared.
   const Tensor& tensor() const { return tensor_; }
+  // The bytes, wherever they are.
+  const std::byte* data() const { return shared_ != nullptr ? shared_ : tensor_.buffer.data(); }
+  // The tensor with bytes of its own: copies those that are shared.
+  const Tensor& Private();
 
   // The tensor, once complete. The receiver is then as if default-constructed.
   Tensor Take();
   // Forgets what was received and keeps the memory.
-  void Restart() { received_bytes_ = 0; }
+  void Restart() {
+    received_bytes_ = 0;
+    shared_ = nullptr;
+  }
 
  private:
   explicit TensorReceiver(Tensor tensor) : tensor_(std::move(tensor)) {}
+  absl::Status CheckAll(int64_t bytes) const;
   void Append(std::string_view bytes);
 
   Tensor tensor_;
+  const std::byte* shared_ = nullptr;  // where the bytes are, if not in tensor_
   int64_t received_bytes_ = 0;
 };
 

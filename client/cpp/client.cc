@@ -13,6 +13,7 @@
 #include "client/cpp/contract_upload.h"
 #include "client/cpp/credentials.h"
 #include "client/cpp/duplex.h"
+#include "client/cpp/shared_placement.h"
 #include "client/cpp/status.h"
 #include "client/cpp/unary.h"
 #include "client/cpp/wire.h"
@@ -39,6 +40,32 @@ grpc::ChannelArguments MakeArguments(const std::string& address, const ClientOpt
     arguments.SetSslTargetNameOverride(options.tls_server_name);
   }
   return arguments;
+}
+
+// Bytes of one result; 0 when the request does not tell them.
+int64_t ResultBytes(const ContractRequest& request) {
+  auto network = request.network.has_value() ? absl::StatusOr<Network>(*request.network)
+                                             : ParseEinsum(request.einsum);
+  if (!network.ok() || network->inputs.size() != request.operands.size()) return 0;
+  TensorSpec result;
+  result.dtype = static_cast<DType>(request.result.dtype());
+  const bool promote = result.dtype == DType::kUnspecified;
+  for (size_t k = 0; k < request.operands.size(); ++k) {
+    const TensorSpec& spec = request.operands[k].tensor.spec;
+    if (spec.dtype == DType::kUnspecified || spec.shape.size() != network->inputs[k].size()) {
+      return 0;
+    }
+    for (size_t i = 0; i < spec.shape.size(); ++i) {
+      network->sizes[network->inputs[k][i]] = spec.shape[i];
+    }
+    if (promote) result.dtype = k == 0 ? spec.dtype : PromoteDTypes(result.dtype, spec.dtype);
+  }
+  for (const std::string& index : network->output) {
+    const auto size = network->sizes.find(index);
+    if (size == network->sizes.end()) return 0;
+    result.shape.push_back(size->second);
+  }
+  return CheckedByteCount(result).value_or(0);
 }
 
 using ContractStream = Duplex<v1::ContractRequest, v1::ContractResponse>;
@@ -102,20 +129,45 @@ absl::StatusOr<ContractOutcome> Client::Contract(const ContractRequest& request,
                                                  const CallOptions& options,
                                                  const ContractCallbacks& callbacks) {
   absl::StatusOr<ContractOutcome> outcome = absl::UnknownError("");
-  const absl::Status status = CatchExceptions([&]() -> absl::Status {
-    TENON_ASSIGN_OR_RETURN(ContractUpload upload, ContractUpload::Create(request));
-    ContractReader reader(callbacks);
+  const auto run = [&](SharedPlacement* placement) -> absl::Status {
+    TENON_ASSIGN_OR_RETURN(ContractUpload upload, ContractUpload::Create(request, placement));
+    ContractReader reader(callbacks, placement);
     ContractStream stream(options, impl_->options.default_timeout, impl_->endpoint,
                           [&](auto* context) { return impl_->contraction->Contract(context); });
-    TENON_RETURN_IF_ERROR(RunContract(&stream, &upload, &reader, impl_->options.chunk_bytes));
+    const absl::Status ran = RunContract(&stream, &upload, &reader, impl_->options.chunk_bytes);
+    const auto refusal = ServerErrorOf(ran);
+    const bool refused = !reader.accepted() && refusal && !refusal->reason.empty();
+    if (placement != nullptr && (ran.ok() || refused)) placement->ReleaseResults();
+    TENON_RETURN_IF_ERROR(ran);
     outcome = reader.Take();
     if (outcome.ok() && !request.next_set && outcome->report.sets() != 1) {
       return BrokenContract(StrCat("there are ", outcome->report.sets(), " results, not one"));
     }
     return outcome.status();
+  };
+  const absl::Status status = CatchExceptions([&]() -> absl::Status {
+    const std::string token = request.pool == nullptr ? "" : request.pool->EnsureConnected();
+    if (token.empty()) return run(nullptr);
+    const int64_t result_bytes = request.result_in_pool ? ResultBytes(request) : 0;
+    SharedPlacement placement(request.pool, token, result_bytes);
+    const absl::Status shared = run(&placement);
+    // Refused before next_set or a callback was called.
+    return IsPoolRefused(shared) ? run(nullptr) : shared;
   });
   if (!status.ok()) return status;
   return outcome;
+}
+
+absl::StatusOr<std::shared_ptr<SharedPool>> Client::OpenSharedPool(int64_t size_bytes,
+                                                                   const CallOptions& options) {
+  TENON_ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info, GetServerInfo(options));
+  const auto feature =
+      std::find_if(info.features().begin(), info.features().end(),
+                   [](const v1::Feature& f) { return f.name() == "shared_memory"; });
+  if (feature == info.features().end() || !feature->available()) {
+    return Error(Reason::kNotImplemented, "the server shares no memory");
+  }
+  return SharedPool::Connect(feature->detail(), size_bytes);
 }
 
 absl::StatusOr<v1::EstimateResponse> Client::Estimate(const ContractRequest& request,

@@ -53,14 +53,29 @@ absl::Status ContractReader::AddResult(const v1::ContractResult& result) {
         StrCat("the result of set ", result.set(), " comes in the place of set ", sets_));
   }
   TENON_ASSIGN_OR_RETURN(const TensorSpec spec, FromWire(result.spec()));
-  TENON_RETURN_IF_ERROR(assembler_.Begin(spec));
   current_.emplace();
   current_->set = result.set();
   if (result.has_log10_scale()) current_->log10_scale = result.log10_scale();
+  if (result.has_shared()) return AddSharedResult(result, spec);
+  TENON_RETURN_IF_ERROR(assembler_.Begin(spec));
   if (result.has_inline_data()) {
     TENON_RETURN_IF_ERROR(assembler_.SetInline(result.inline_data()));
   }
   return assembler_.complete() ? CloseResult(result.report()) : absl::OkStatus();
+}
+
+absl::Status ContractReader::AddSharedResult(const v1::ContractResult& result,
+                                             const TensorSpec& spec) {
+  TENON_ASSIGN_OR_RETURN(const int64_t bytes, CheckedByteCount(spec));
+  if (placement_ != nullptr && result.shared().size_bytes() == bytes) {
+    current_->block = placement_->TakeResult(sets_, result.shared());
+  }
+  if (current_->block == nullptr) {
+    return BrokenContract(StrCat("the result of set ", sets_,
+                                 " lies in shared memory, but not where it was asked for"));
+  }
+  current_->tensor.spec = spec;
+  return CloseResult(result.report());
 }
 
 absl::Status ContractReader::AddChunk(const v1::TensorChunk& chunk) {
@@ -88,15 +103,18 @@ absl::Status ContractReader::CloseResult(const v1::SetReport& report) {
   if (report.set() != sets_) {
     return BrokenContract(StrCat("the report of set ", report.set(), " stands with set ", sets_));
   }
-  if (report.result_bytes() != assembler_.size_bytes()) {
+  const std::span<const std::byte> bytes =
+      current_->block != nullptr ? current_->block->bytes() : assembler_.bytes();
+  if (report.result_bytes() != static_cast<int64_t>(bytes.size())) {
     return BrokenContract(StrCat("the report of set ", sets_, " tells ", report.result_bytes(),
-                                 " bytes, but ", assembler_.size_bytes(), " came"));
+                                 " bytes, but ", bytes.size(), " came"));
   }
-  if (report.has_result_crc32c() && Crc32c(AsText(assembler_.bytes())) != report.result_crc32c()) {
+  if (report.has_result_crc32c() && Crc32c(AsText(bytes)) != report.result_crc32c()) {
     return BadChecksum(StrCat("the result of set ", sets_));
   }
-  current_->tensor = assembler_.Take();
+  if (current_->block == nullptr) current_->tensor = assembler_.Take();
   current_->report = report;
+  if (placement_ != nullptr) placement_->Release(sets_);
   ++sets_;
   ContractResult result = std::move(*current_);
   current_.reset();

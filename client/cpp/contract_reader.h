@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/cpp/shared_placement.h"
 #include "client/cpp/wire.h"
 #include "tenon/contract.h"
 
@@ -16,7 +17,9 @@ namespace tenon::client {
 // fit in memory, or what on_result returned.
 class ContractReader {
  public:
-  explicit ContractReader(const ContractCallbacks& callbacks) : callbacks_(callbacks) {}
+  // Without placement no result may come in shared memory; it outlives this.
+  explicit ContractReader(const ContractCallbacks& callbacks, SharedPlacement* placement = nullptr)
+      : callbacks_(callbacks), placement_(placement) {}
 
   absl::Status Add(const v1::ContractResponse& frame);
   bool accepted() const { return accepted_; }
@@ -27,6 +30,7 @@ class ContractReader {
  private:
   absl::Status AddAccepted(const v1::ContractAccepted& accepted);
   absl::Status AddResult(const v1::ContractResult& result);
+  absl::Status AddSharedResult(const v1::ContractResult& result, const TensorSpec& spec);
   absl::Status AddChunk(const v1::TensorChunk& chunk);
   absl::Status AddSetReport(const v1::SetReport& report);
   absl::Status AddSingle(const v1::ContractSingle& single);
@@ -35,6 +39,7 @@ class ContractReader {
   absl::Status CloseResult(const v1::SetReport& report);
 
   const ContractCallbacks& callbacks_;
+  SharedPlacement* placement_;
   ContractOutcome outcome_;
   bool accepted_ = false;
   bool reported_ = false;

@@ -5,9 +5,16 @@
 
 namespace tenon::client {
 
-absl::StatusOr<ContractUpload> ContractUpload::Create(const ContractRequest& request) {
-  ContractUpload upload(request);
+absl::StatusOr<ContractUpload> ContractUpload::Create(const ContractRequest& request,
+                                                      SharedPlacement* placement) {
+  ContractUpload upload(request, placement);
   TENON_ASSIGN_OR_RETURN(*upload.header_.mutable_header(), BuildContractHeader(request, true));
+  if (placement != nullptr) {
+    upload.header_.mutable_header()->set_shared_pool(placement->token());
+    if (const auto region = placement->PlaceResult(0)) {
+      *upload.header_.mutable_header()->mutable_result()->mutable_shared() = *region;
+    }
+  }
   upload.PlaceOperands();
   return upload;
 }
@@ -28,6 +35,10 @@ void ContractUpload::PlaceOperands() {
     } else if (bytes < kInlineLimitBytes && bytes <= room) {
       (*wire)[static_cast<int>(i)].set_inline_data(std::string(AsText(operand.tensor.bytes)));
       room -= bytes;
+    } else if (auto region = placement_ == nullptr ? std::nullopt
+                                                   : placement_->Place(SharedPlacement::kWholeCall,
+                                                                       operand.tensor.bytes)) {
+      *(*wire)[static_cast<int>(i)].mutable_shared() = *region;
     } else {
       deferred_.push_back(static_cast<int>(i));
     }
@@ -54,12 +65,30 @@ bool ContractUpload::SendSmall(int64_t set, const std::vector<Part>& parts, cons
   return used == 0 || send(frame);
 }
 
+// Operands of the set that lie in shared memory, and where its result shall; that of set 0 stands
+// in the header. Before anything else of the set, which may be complete then.
+bool ContractUpload::SendRegions(int64_t set, const std::vector<Part>& parts, const Send& send) {
+  if (placement_ == nullptr) return true;
+  v1::ContractRequest frame;
+  v1::OperandSet* regions = frame.mutable_operand_set();
+  regions->set_set(set);
+  const auto result = set == 0 ? std::nullopt : placement_->PlaceResult(set);
+  if (result.has_value()) *regions->mutable_result() = *result;
+  for (const Part& part : parts) {
+    if (!part.region.has_value()) continue;
+    v1::OperandData* data = regions->add_operands();
+    data->set_operand(part.operand);
+    *data->mutable_shared() = *part.region;
+  }
+  return (regions->operands_size() == 0 && !regions->has_result()) || send(frame);
+}
+
 bool ContractUpload::SendParts(int64_t set, const std::vector<Part>& parts, int32_t chunk_bytes,
                                const Send& send) {
-  if (!SendSmall(set, parts, send)) return false;
+  if (!SendRegions(set, parts, send) || !SendSmall(set, parts, send)) return false;
   v1::ContractRequest frame;
   for (const Part& part : parts) {
-    if (static_cast<int64_t>(part.view->bytes.size()) < kInlineLimitBytes) continue;
+    if (part.region || static_cast<int64_t>(part.view->bytes.size()) < kInlineLimitBytes) continue;
     v1::TensorChunk* chunk = frame.mutable_chunk();
     chunk->set_set(set);
     chunk->set_operand(part.operand);
@@ -99,6 +128,7 @@ absl::Status ContractUpload::SendSets(int32_t chunk_bytes, const Send& send) {
     size_t bytes = 0;
     for (size_t v = 0; v < views.size(); ++v) {
       parts.push_back({varying_[v], &views[v]});
+      if (placement_ != nullptr) parts.back().region = placement_->Place(set, views[v].bytes);
       bytes += views[v].bytes.size();
     }
     if (bytes == 0) {

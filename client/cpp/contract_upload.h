@@ -6,10 +6,12 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/cpp/shared_placement.h"
 #include "tenon/contract.h"
 
 namespace tenon::client {
@@ -20,8 +22,10 @@ class ContractUpload {
   // Takes one frame away; false: the call has ended, stop.
   using Send = std::function<bool(const v1::ContractRequest&)>;
 
-  // `request` must outlive this. Errors as BuildContractHeader.
-  static absl::StatusOr<ContractUpload> Create(const ContractRequest& request);
+  // `request` and `placement` must outlive this. Without placement nothing is placed in shared
+  // memory. Errors as BuildContractHeader.
+  static absl::StatusOr<ContractUpload> Create(const ContractRequest& request,
+                                               SharedPlacement* placement = nullptr);
 
   // The first frame, with everything inline that may be.
   const v1::ContractRequest& header() const { return header_; }
@@ -32,20 +36,24 @@ class ContractUpload {
   absl::Status SendRest(int32_t chunk_bytes, const Send& send);
 
  private:
-  explicit ContractUpload(const ContractRequest& request) : request_(&request) {}
+  ContractUpload(const ContractRequest& request, SharedPlacement* placement)
+      : request_(&request), placement_(placement) {}
   void PlaceOperands();
   // The parts of one set: views and the positions of their operands.
   struct Part {
     int operand;
     const TensorView* view;
+    std::optional<v1::SharedRegion> region = std::nullopt;  // instead of sending it
   };
   bool SendParts(int64_t set, const std::vector<Part>& parts, int32_t chunk_bytes,
                  const Send& send);
   bool SendSmall(int64_t set, const std::vector<Part>& parts, const Send& send);
+  bool SendRegions(int64_t set, const std::vector<Part>& parts, const Send& send);
   absl::Status CheckSet(int64_t set, const std::vector<TensorView>& views) const;
   absl::Status SendSets(int32_t chunk_bytes, const Send& send);
 
   const ContractRequest* request_;
+  SharedPlacement* placement_;  // null: everything is sent
   v1::ContractRequest header_;
   std::vector<int> deferred_;  // not varying, not inline, not empty
   std::vector<int> varying_;

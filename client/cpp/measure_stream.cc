@@ -1,11 +1,15 @@
 #include <algorithm>
 #include <atomic>
+#include <functional>
+#include <mutex>
+#include <string>
 #include <utility>
 
 #include "client/cpp/client_impl.h"
 #include "client/cpp/duplex.h"
 #include "client/cpp/measure_reader.h"
 #include "client/cpp/measure_upload.h"
+#include "client/cpp/shared_placement.h"
 #include "client/cpp/status.h"
 
 namespace tenon::client {
@@ -26,15 +30,22 @@ class MeasureStream::Impl {
                                                      MeasureRequest request,
                                                      const CallOptions& options) {
     std::unique_ptr<Impl> impl(new Impl(std::move(request), client->options.chunk_bytes));
-    TENON_ASSIGN_OR_RETURN(MeasureUpload upload, MeasureUpload::Create(impl->request_));
-    impl->stream_ = std::make_unique<Stream>(
-        options, client->options.default_timeout, client->endpoint,
-        [&](auto* context) { return client->measurement->Measure(context); });
-    impl->client_ = std::move(client);
-    impl->AllowProjections();
-    impl->stream_->StartWriter([impl = impl.get(), upload = std::move(upload)](Stream* stream) {
-      return impl->Upload(upload, stream);
-    });
+    const std::shared_ptr<SharedPool>& pool = impl->request_.pool;
+    const std::string token = pool == nullptr ? "" : pool->EnsureConnected();
+    if (!token.empty()) impl->placement_ = std::make_unique<SharedPlacement>(pool, token, 0);
+    impl->open_ = [impl = impl.get(), client = std::move(client), options]() -> absl::Status {
+      TENON_ASSIGN_OR_RETURN(MeasureUpload upload,
+                             MeasureUpload::Create(impl->request_, impl->placement_.get()));
+      impl->stream_ = std::make_unique<Stream>(
+          options, client->options.default_timeout, client->endpoint,
+          [&](auto* context) { return client->measurement->Measure(context); });
+      impl->AllowProjections();
+      impl->stream_->StartWriter([impl, upload = std::move(upload)](Stream* stream) {
+        return impl->Upload(upload, stream);
+      });
+      return absl::OkStatus();
+    };
+    TENON_RETURN_IF_ERROR(impl->open_());
     return impl;
   }
 
@@ -49,7 +60,8 @@ class MeasureStream::Impl {
           Accept();
         }
       } else {
-        End(stream_->Finish());
+        const absl::Status status = stream_->Finish();
+        if (!SendInstead(status)) End(status);
       }
     }
     if (std::optional<MeasureItem> item = PopItem()) return item;
@@ -57,8 +69,14 @@ class MeasureStream::Impl {
     return std::optional<MeasureItem>();
   }
 
-  void Stop() { stream_->Stop(); }
-  void Cancel() { stream_->Cancel(); }
+  void Stop() {
+    const std::lock_guard lock(stream_mutex_);
+    stream_->Stop();
+  }
+  void Cancel() {
+    const std::lock_guard lock(stream_mutex_);
+    stream_->Cancel();
+  }
   const MeasureReader& reader() const { return reader_; }
 
  private:
@@ -72,6 +90,7 @@ class MeasureStream::Impl {
   std::optional<MeasureItem> PopItem() {
     std::optional<MeasureItem> item = reader_.PopItem();
     if (item.has_value()) {
+      if (placement_ != nullptr) placement_->Release(item->index);
       ++answered_;
       AllowProjections();
     }
@@ -84,6 +103,21 @@ class MeasureStream::Impl {
     const int32_t granted = reader_.accepted()->granted().max_chunk_bytes();
     if (granted > 0) chunk_bytes_ = std::min(chunk_bytes_.load(), granted);
     stream_->SetAccepted();
+  }
+
+  // Begins anew without shared memory when the server does not know the pool. Nothing has been
+  // asked of the generator then. A Stop that came meanwhile is for the new stream.
+  bool SendInstead(const absl::Status& status) {
+    if (placement_ == nullptr || reader_.accepted() != nullptr || !IsPoolRefused(status)) {
+      return false;
+    }
+    placement_.reset();
+    const std::lock_guard lock(stream_mutex_);
+    const bool stopped = stream_->stopped();
+    const absl::Status opened = open_();
+    if (stopped) stream_->Stop();
+    if (!opened.ok()) End(opened);
+    return true;
   }
 
   void End(absl::Status status) {
@@ -101,8 +135,9 @@ class MeasureStream::Impl {
     };
     const auto await_turn = [stream](int64_t index) { return stream->WaitAllowed(index + 1); };
     // Small data goes at once; there is nothing to save by waiting for the server's consent.
-    const bool small = upload.header().header().dataset_input().has_inline_data() &&
-                       !upload.header().header().labels_follow();
+    const v1::MeasureHeader& header = upload.header().header();
+    const bool small = header.dataset_input().has_inline_data() && !header.labels_follow() &&
+                       header.shared_pool().empty();
     const bool going = (small || stream->WaitAccepted()) && upload.SendDataset(chunk_bytes_, send);
     if (going && request_.next_projection) {
       // An error here must not cost the answers before it: the stream is stopped, not cancelled.
@@ -121,8 +156,9 @@ class MeasureStream::Impl {
     return absl::OkStatus();
   }
 
-  std::shared_ptr<void> client_;
   MeasureRequest request_;
+  std::unique_ptr<SharedPlacement> placement_;  // null: everything is sent
+  std::function<absl::Status()> open_;          // the stream; keeps the client alive
   std::atomic<int32_t> chunk_bytes_;
   MeasureReader reader_;
   v1::MeasureResponse frame_;
@@ -132,6 +168,7 @@ class MeasureStream::Impl {
   absl::Status end_status_;
   // Written by the writing thread, read after it has been joined.
   absl::Status generator_status_;
+  std::mutex stream_mutex_;  // whoever replaces the stream, and other threads that use it
   // The last member: its thread uses the others and is joined first.
   std::unique_ptr<Stream> stream_;
 };

@@ -62,8 +62,9 @@ void DescribeProjection(const ProjectionInput& projection, int64_t index, v1::Pr
 
 }  // namespace
 
-absl::StatusOr<MeasureUpload> MeasureUpload::Create(const MeasureRequest& request) {
-  MeasureUpload upload(request);
+absl::StatusOr<MeasureUpload> MeasureUpload::Create(const MeasureRequest& request,
+                                                    SharedPlacement* placement) {
+  MeasureUpload upload(request, placement);
   TENON_RETURN_IF_ERROR(upload.BuildHeader());
   return upload;
 }
@@ -71,6 +72,7 @@ absl::StatusOr<MeasureUpload> MeasureUpload::Create(const MeasureRequest& reques
 absl::Status MeasureUpload::BuildHeader() {
   v1::MeasureHeader* header = header_.mutable_header();
   header->set_request_id(ReplaceInvalidUtf8(request_->request_id));
+  if (placement_ != nullptr) header->set_shared_pool(placement_->token());
   header->mutable_specs()->Add(request_->specs.begin(), request_->specs.end());
   if (!request_->dataset_handle.empty()) {
     header->set_dataset_handle(request_->dataset_handle);
@@ -81,6 +83,8 @@ absl::Status MeasureUpload::BuildHeader() {
     input->set_keep(request_->keep_dataset);
     if (static_cast<int64_t>(request_->dataset.bytes.size()) < kInlineLimitBytes) {
       input->set_inline_data(std::string(AsText(request_->dataset.bytes)));
+    } else if (const auto region = Place(SharedPlacement::kWholeCall, request_->dataset.bytes)) {
+      *input->mutable_shared() = *region;
     }
   }
   BuildLabels();
@@ -88,6 +92,11 @@ absl::Status MeasureUpload::BuildHeader() {
   *header->mutable_result() = request_->result;
   header->set_return_local(request_->return_local);
   return BuildSource();
+}
+
+std::optional<v1::SharedRegion> MeasureUpload::Place(int64_t set,
+                                                     std::span<const std::byte> bytes) const {
+  return placement_ == nullptr ? std::nullopt : placement_->Place(set, bytes);
 }
 
 void MeasureUpload::BuildLabels() {
@@ -150,7 +159,8 @@ bool MeasureUpload::SendLabels(const Send& send) const {
 }
 
 bool MeasureUpload::SendDataset(int32_t chunk_bytes, const Send& send) const {
-  if (header_.header().has_dataset_input() && !header_.header().dataset_input().has_inline_data()) {
+  const v1::DatasetInput& input = header_.header().dataset_input();
+  if (header_.header().has_dataset_input() && !input.has_inline_data() && !input.has_shared()) {
     v1::MeasureRequest frame;
     if (!SendChunks(request_->dataset.bytes, chunk_bytes, request_->result.checksums(),
                     frame.mutable_dataset_chunk(), [&] { return send(frame); })) {
@@ -169,7 +179,11 @@ absl::Status MeasureUpload::SendProjections(int32_t chunk_bytes, const AwaitTurn
     TENON_RETURN_IF_ERROR(CheckView(projection.tensor, StrCat("projections[", index, "]")));
     v1::MeasureRequest frame;
     DescribeProjection(projection, index, frame.mutable_projection());
-    const bool all = frame.projection().has_inline_data();
+    bool all = frame.projection().has_inline_data();
+    if (const auto region = Place(index, projection.tensor.bytes)) {
+      *frame.mutable_projection()->mutable_shared() = *region;
+      all = true;
+    }
     if (!send(frame)) return absl::OkStatus();
     if (all) continue;
     frame.mutable_projection_chunk()->set_set(index);

@@ -5,9 +5,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <span>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/cpp/shared_placement.h"
 #include "tenon/measure.h"
 
 namespace tenon::client {
@@ -18,8 +21,10 @@ class MeasureUpload {
   // Takes one frame away; false: the call has ended, or nothing further is wanted.
   using Send = std::function<bool(const v1::MeasureRequest&)>;
 
-  // Checks what can be checked here. `request` must outlive this.
-  static absl::StatusOr<MeasureUpload> Create(const MeasureRequest& request);
+  // Checks what can be checked here. `request` and `placement` must outlive this. Without placement
+  // nothing is placed in shared memory.
+  static absl::StatusOr<MeasureUpload> Create(const MeasureRequest& request,
+                                              SharedPlacement* placement = nullptr);
 
   const v1::MeasureRequest& header() const { return header_; }
   // Data set and labels, as far as they are not in the header. False: sending has ended.
@@ -32,13 +37,16 @@ class MeasureUpload {
                                const Send& send) const;
 
  private:
-  explicit MeasureUpload(const MeasureRequest& request) : request_(&request) {}
+  MeasureUpload(const MeasureRequest& request, SharedPlacement* placement)
+      : request_(&request), placement_(placement) {}
   absl::Status BuildHeader();
   absl::Status BuildSource();
   void BuildLabels();
+  std::optional<v1::SharedRegion> Place(int64_t set, std::span<const std::byte> bytes) const;
   bool SendLabels(const Send& send) const;
 
   const MeasureRequest* request_;
+  SharedPlacement* placement_;  // null: everything is sent
   v1::MeasureRequest header_;
 };
 

@@ -116,7 +116,7 @@ class Upload {
       if (operand.inline_bytes.has_value()) shadows_.back()->Append(0, *operand.inline_bytes);
     }
     const MemoryCheck memory;  // the model's own bytes are held already
-    auto upload = server::ContractUpload::Create(&operands, State().limits);
+    auto upload = server::ContractUpload::Create(&operands, State().limits, {});
     FUZZ_CHECK(upload.ok());
     upload_ = *std::move(upload);
     memory.Check(admitted_bytes_);

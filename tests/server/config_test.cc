@@ -154,6 +154,11 @@ TEST_F(ConfigTest, RefusesBadArgumentsNamingTheFlag) {
                {{"--max_job_ttl=-1s"}, "max_job_ttl"},
                {{"--max_jobs=0"}, "max_jobs"},
                {{"--concurrent_jobs=0"}, "concurrent_jobs"},
+               {{"--shared_memory_socket=/" + std::string(107, 'x')}, "shared_memory_socket"},
+               {{"--shared_memory_limit=101%"}, "shared_memory_limit"},
+               {{"--shared_memory_pool_limit=some"}, "shared_memory_pool_limit"},
+               {{"--shared_memory_uids=root"}, "shared_memory_uids"},
+               {{"--shared_memory_uids=-1"}, "shared_memory_uids"},
                {{"--log_level=loud"}, "log_level"},
                {{"--log_format=xml"}, "log_format"},
                {{"--providers="}, "providers"},
@@ -202,6 +207,23 @@ TEST_F(ConfigTest, PrintedConfigurationReadsBackToTheSame) {
   const auto again = ConfigFromFlags();
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(ConfigJson(*again), printed);
+}
+
+TEST_F(ConfigTest, SharedMemoryIsOffAndAPartOfTheBudget) {
+  auto config = Read({"--memory_budget=1GiB"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->shared_memory_socket, "");
+  EXPECT_EQ(config->shared_memory_limit_bytes, 512 << 20);
+  EXPECT_EQ(config->shared_memory_pool_limit_bytes, 512 << 20);
+  EXPECT_THAT(config->shared_memory_uids, ::testing::IsEmpty());
+  config = Read({"--memory_budget=1GiB", "--shared_memory_socket=/run/s",
+                 "--shared_memory_limit=2GiB", "--shared_memory_pool_limit=25%",
+                 "--shared_memory_uids=1000,1001"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->shared_memory_socket, "/run/s");
+  EXPECT_EQ(config->shared_memory_limit_bytes, 1 << 30);  // never more than the budget
+  EXPECT_EQ(config->shared_memory_pool_limit_bytes, 256 << 20);
+  EXPECT_THAT(config->shared_memory_uids, ::testing::ElementsAre(1000u, 1001u));
 }
 
 TEST_F(ConfigTest, ScratchSpaceHasADirectoryOfItsOwn) {

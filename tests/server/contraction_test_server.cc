@@ -103,8 +103,11 @@ class AnswerReader {
     received.bytes = result.inline_data();
     received.report = result.report();
     if (result.has_log10_scale()) received.log10_scale = result.log10_scale();
-    Expect(result.has_report() == result.has_inline_data(), "result with or without report");
-    open_ = !result.has_inline_data();
+    if (result.has_shared()) received.shared = result.shared();
+    const bool whole = result.has_inline_data() || result.has_shared();
+    Expect(result.has_report() == whole, "result with or without report");
+    Expect(!(result.has_inline_data() && result.has_shared()), "a result in two places");
+    open_ = !whole;
   }
 
   void TakeChunk(const v1::TensorChunk& chunk) {

@@ -72,6 +72,7 @@ struct ReceivedResult {
   v1::SetReport report;
   std::optional<double> log10_scale;
   bool in_line = false;  // stood in the frame `result`
+  std::optional<v1::SharedRegion> shared;
   int chunks = 0;
   int checked_chunks = 0;  // that carry the right checksum
 };

@@ -53,6 +53,9 @@ TEST(Metrics, ExpositionKeepsItsSchema) {
       {"tenon_requests_total", {"counter", "method,reason"}},
       {"tenon_scratch_reserved_bytes", {"gauge", ""}},
       {"tenon_server_state", {"gauge", "state"}},
+      {"tenon_shared_memory_bytes", {"gauge", ""}},
+      {"tenon_shared_memory_pools", {"gauge", ""}},
+      {"tenon_shared_memory_requests_total", {"counter", "result"}},
       {"tenon_slices_total", {"counter", ""}},
   };
   const auto state = MakeState();

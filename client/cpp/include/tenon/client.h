@@ -27,6 +27,7 @@
 #include "tenon/job.h"
 #include "tenon/measure.h"
 #include "tenon/measure_spec.h"
+#include "tenon/shared_memory.h"
 #include "tenon/v1/admin.pb.h"
 #include "tenon/v1/provider.pb.h"
 
@@ -109,6 +110,11 @@ class Client {
                                                         const CallOptions& options = {});
 
   absl::StatusOr<v1::GetServerInfoResponse> GetServerInfo(const CallOptions& options = {});
+
+  // Memory shared with the server, which must be on this host. NOT_IMPLEMENTED when it offers none;
+  // else errors as SharedPool::Connect.
+  absl::StatusOr<std::shared_ptr<SharedPool>> OpenSharedPool(int64_t size_bytes,
+                                                             const CallOptions& options = {});
 
   // The providers; with a name only that one (UNKNOWN_PROVIDER).
   absl::StatusOr<v1::ListProvidersResponse> ListProviders(const std::string& name = "",

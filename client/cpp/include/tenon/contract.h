@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "backends/core/network.h"
+#include "tenon/shared_memory.h"
 #include "tenon/tensor_view.h"
 #include "tenon/v1/contraction.pb.h"
 
@@ -66,15 +68,31 @@ struct ContractRequest {
   std::function<absl::StatusOr<bool>(int64_t set, std::vector<TensorView>* views)> next_set;
   // How many sets will come, a hint. Absent: unknown.
   std::optional<int64_t> expected_sets;
+
+  // Memory shared with a server on the same host; see tenon/shared_memory.h. Operands of 64 KiB and
+  // more are named instead of sent: where they lie, if that is in the pool, else where a copy fits.
+  // Those that lie in the pool must stay as they are until the result of their set has come. Null:
+  // everything is sent. Estimate and Plan do not look at it.
+  std::shared_ptr<SharedPool> pool;
+  // Results of 64 KiB and more come in the pool, while it has room: ContractResult::block.
+  bool result_in_pool = false;
 };
 
 // The result of one set.
 struct ContractResult {
   int64_t set = 0;
+  // Without memory when `block` is there.
   Tensor tensor;
+  // Holds the bytes of a result that came in shared memory; else null.
+  std::shared_ptr<const SharedBlock> block;
   // With normalize: the true result is the tensor times 10 to this power.
   std::optional<double> log10_scale;
   v1::SetReport report;
+
+  // The result, wherever its bytes are; valid as long as this is.
+  TensorView view() const {
+    return block != nullptr ? TensorView(tensor.spec, block->bytes()) : TensorView(tensor);
+  }
 };
 
 // The answer.

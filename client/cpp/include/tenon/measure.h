@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "tenon/shared_memory.h"
 #include "tenon/tensor_view.h"
 #include "tenon/v1/measurement.pb.h"
 
@@ -69,6 +70,12 @@ struct MeasureRequest {
 
   // Called by Next(), on its thread. May be absent; needs execution.progress_interval_seconds.
   std::function<void(const v1::MeasureProgress&)> on_progress;
+
+  // Memory shared with a server on the same host; see tenon/shared_memory.h. The data set and
+  // projections of 64 KiB and more are named instead of sent: where they lie, if that is in the
+  // pool, else where a copy fits. A projection that lies in the pool must stay as it is until its
+  // answer has come. Null: everything is sent.
+  std::shared_ptr<SharedPool> pool;
 };
 
 // Scores of every row, float64.
