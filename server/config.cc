@@ -36,6 +36,10 @@ ABSL_FLAG(int32_t, max_queued_requests, 64, "Requests that may wait for their tu
 ABSL_FLAG(int32_t, max_concurrent_streams, 128, "Calls at the same time on one connection.");
 ABSL_FLAG(absl::Duration, write_stall_timeout, absl::Seconds(60),
           "A client that does not read for this long is cut (SLOW_READER).");
+ABSL_FLAG(
+    absl::Duration, stuck_work_limit, absl::Seconds(30),
+    "A worker that goes on for this long after its work was cancelled is stuck: its request is "
+    "logged and the server is not ready until it ends. 0: never.");
 ABSL_FLAG(absl::Duration, drain_delay, absl::Seconds(5),
           "After the first SIGTERM, go on accepting work for this long while saying not ready, so "
           "that balancers look elsewhere.");
@@ -208,6 +212,7 @@ absl::Status FillDurations(Config* config) {
   config->name = absl::GetFlag(FLAGS_##name); \
   TENON_RETURN_IF_ERROR(CheckDuration(#name, config->name, lowest))
   TENON_DURATION(write_stall_timeout, kShort);
+  TENON_DURATION(stuck_work_limit, kNone);
   TENON_DURATION(drain_delay, kNone);
   TENON_DURATION(grace_period, kNone);
   TENON_DURATION(kill_limit, kNone);

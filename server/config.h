@@ -30,6 +30,7 @@ struct Config {
   int max_queued_requests = 0;
   int max_concurrent_streams = 0;  // per connection
   absl::Duration write_stall_timeout;
+  absl::Duration stuck_work_limit;  // 0: off
 
   absl::Duration drain_delay, grace_period, kill_limit;
   absl::Duration keepalive_time, keepalive_timeout, keepalive_min_client_interval;

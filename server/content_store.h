@@ -104,6 +104,16 @@ class ContentStore {
   // Drops what was built from data sets (those that no call works on first), then content that
   // nobody uses, each the least recently used first, until `bytes` are free or none is left.
   void Evict(int64_t bytes);
+  struct Counters {
+    int64_t hits = 0, misses = 0;    // of Get
+    int64_t evictions = 0;           // for room; expired and deleted ones are not counted
+    int64_t entries = 0, bytes = 0;  // now
+  };
+  struct AllCounters {
+    Counters datasets, tensors;
+    Counters resources;  // what was built from data sets; hits and misses are not known here
+  };
+  AllCounters counters();
   // Of all contents.
   int64_t bytes();
   // The same with kEntryBytes for each.
@@ -141,14 +151,18 @@ class ContentStore {
   void DropExpired();
   void SetPlace(Schedule::node_type place, TimePoint time, Entries::iterator entry);
   absl::StatusOr<Entries::iterator> Find(Kind kind, const std::string& handle);
+  Counters& CountersOf(Kind kind) {
+    return kind == Kind::kDataset ? counters_.datasets : counters_.tensors;
+  }
 
   MemoryBudget* const budget_;
   const std::chrono::seconds default_ttl_;
   const std::function<TimePoint()> now_;
   std::mutex mutex_;
   Entries entries_;
-  Schedule schedule_;  // one for each entry
-  int64_t bytes_ = 0;  // of all contents
+  Schedule schedule_;     // one for each entry
+  int64_t bytes_ = 0;     // of all contents
+  AllCounters counters_;  // without entries and bytes
 };
 
 }  // namespace tenon::server

@@ -19,6 +19,8 @@ namespace {
 
 using schedule::ContractionJob;
 
+using Clock = std::chrono::steady_clock;
+
 constexpr char kMethodName[] = "tenon.v1.ContractionService/Estimate";
 
 // Errors that speak of the request itself, whoever would run it.
@@ -45,7 +47,19 @@ class EstimateCall final : public grpc::ServerUnaryReactor, private StoppableCal
 
  private:
   void Run() {
-    End(Outcome(AnswerWithinMemory([this] { return Answer(); })));
+    const Clock::time_point begin = Clock::now();
+    const auto observe = [this](Phase phase, Clock::duration duration) {
+      state_->metrics.Observe(Method::kEstimate, phase,
+                              std::chrono::duration<double>(duration).count());
+    };
+    observe(Phase::kQueue, begin - start_);
+    absl::Status status;
+    {  // left before the end, which may destroy this
+      const WorkWatch::Entry entry(&state_->work_watch, &cancel(), kMethodName, "");
+      status = AnswerWithinMemory([this] { return Answer(); });
+    }
+    observe(Phase::kSetup, Clock::now() - begin);
+    End(Outcome(status));
   }
 
   void End(const absl::Status& status) {
@@ -126,6 +140,7 @@ class EstimateCall final : public grpc::ServerUnaryReactor, private StoppableCal
   const v1::EstimateRequest* const request_;
   v1::EstimateResponse* const response_;
   CallRecord record_;
+  const Clock::time_point start_ = Clock::now();
 };
 
 }  // namespace

@@ -49,6 +49,12 @@ class ContractStream final : public BidiStream<v1::ContractRequest, v1::Contract
   bool ProvideInputs();
 
   // The executor.
+  template <typename Task>
+  void Work(const Task& task) {
+    const WorkWatch::Entry entry(&state_->work_watch, cancel(), MethodName(Method::kContract),
+                                 work_->call().request_id);
+    if (const auto seconds = RunTask(task)) state_->metrics.ObserveCancellation(*seconds);
+  }
   absl::Status Plan();
   absl::Status Admit();
   bool IsSmall() const;

@@ -58,6 +58,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Config& config, Part
   std::unique_ptr<Server> server(new Server(config, std::move(parts)));
   TENON_RETURN_IF_ERROR(DeclareProviders(server->config_.providers, server->parts_.providers,
                                          &server->state_->providers));
+  for (const ProviderRegistry::Entry& entry : server->state_->providers.entries()) {
+    server->state_->metrics.DeclareProvider(entry.name);
+  }
   if (config.scratch_budget_bytes > 0) {
     auto scratch = ScratchSpace::Create(config.scratch_dir, config.default_scratch_dir,
                                         config.scratch_budget_bytes);
@@ -73,6 +76,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Config& config, Part
   TENON_RETURN_IF_ERROR(server->Bind());
   server->state_->lifecycle.AddListener(
       [self = server.get()](ServerPhase phase) { self->OnPhase(phase); });
+  server->state_->work_watch.Configure(Milliseconds(server->config_.stuck_work_limit),
+                                       [self = server.get()] { self->OnStuckWork(); });
+  server->state_->work_watch.Start();
   server->warm_up_ = std::thread([self = server.get()] { self->WarmUp(); });
   return server;
 }
@@ -106,15 +112,15 @@ Server::~Server() {
   drain_.join();
   stopper_.join();
   warm_up_.join();
+  state_->work_watch.Stop();
 }
 
 absl::Status Server::Bind() {
   if (!config_.metrics.empty()) {
     TENON_ASSIGN_OR_RETURN(
-        http_, HttpServer::Start(
-                   config_.metrics,
-                   {.ready = [this] { return state_->lifecycle.phase() == ServerPhase::kReady; },
-                    .metrics = [this] { return MetricsText(*state_); }}));
+        http_,
+        HttpServer::Start(config_.metrics, {.ready = [this] { return Serving(); },
+                                            .metrics = [this] { return MetricsText(*state_); }}));
   }
   MakeServices();
   return BuildGrpc();
@@ -215,6 +221,18 @@ void Server::WarmUp() {
   if (!any) Shutdown();
 }
 
+// Whether new work is wanted here.
+bool Server::Serving() const {
+  return state_->lifecycle.phase() == ServerPhase::kReady && !state_->work_watch.stuck();
+}
+
+void Server::OnStuckWork() {
+  const bool stuck = state_->work_watch.stuck();
+  Log(stuck ? LogLevel::kError : LogLevel::kInfo, stuck ? "not ready" : "ready again",
+      {{"reason", std::string("stuck work")}});
+  UpdateHealth();
+}
+
 void Server::SetHealth(const std::string& name, bool serving) {
   // Watchers are told every time something is set, so only changes are.
   const auto [known, added] = health_.emplace(name, serving);
@@ -225,11 +243,12 @@ void Server::SetHealth(const std::string& name, bool serving) {
 void Server::UpdateHealth() {
   std::lock_guard lock(health_mutex_);
   const ServerPhase phase = state_->lifecycle.phase();
-  const bool serving = phase == ServerPhase::kReady;
+  const bool serving = Serving();
   // Providers get healthy one by one while the server still starts.
   for (const ProviderRegistry::Entry& entry : state_->providers.entries()) {
     SetHealth(StrCat("provider/", entry.name),
-              entry.provider != nullptr && (serving || phase == ServerPhase::kStarting));
+              entry.provider != nullptr &&
+                  (phase == ServerPhase::kReady || phase == ServerPhase::kStarting));
   }
   for (const auto& [name, service] : services_) SetHealth(name, serving);
   SetHealth("", serving);
@@ -346,6 +365,12 @@ bool Server::Idle() const {
 }
 
 void Server::LogStuck() const {
+  for (const WorkWatch::Task& task : state_->work_watch.Running()) {
+    Log(LogLevel::kError, "stuck work",
+        {{"method", task.method},
+         {"request_id", task.request_id},
+         {"running_seconds", task.running_seconds}});
+  }
   for (const MethodStatistics& method : state_->metrics.Statistics()) {
     if (method.in_flight == 0) continue;
     Log(LogLevel::kError, "stuck calls",

@@ -73,8 +73,10 @@ class Server {
   void Configure(grpc::ServerBuilder* builder);
   absl::Status BuildGrpc();
   void WarmUp();
+  bool Serving() const;
   void SetHealth(const std::string& name, bool serving);  // with health_mutex_ held
   void UpdateHealth();
+  void OnStuckWork();
   void OnPhase(ServerPhase phase);
   void Drain();
   void StopGrpc();

@@ -21,6 +21,7 @@
 #include "server/lifecycle.h"
 #include "server/metrics.h"
 #include "server/plan_store.h"
+#include "server/work_watch.h"
 #include "server/write_watchdog.h"
 
 namespace tenon::server {
@@ -106,6 +107,7 @@ struct ServerState {
   planner::PlanCache plan_cache{int64_t{64} << 20};
   PlanStore plans{int64_t{64} << 20};
   WriteWatchdog watchdog;
+  WorkWatch work_watch;
   std::shared_ptr<ContentStore> store;    // data sets and tensors by content
   std::shared_ptr<ScratchSpace> scratch;  // null: no temporary files
   // Last: their tasks use all of the above. What looks through folders has a thread of its own,

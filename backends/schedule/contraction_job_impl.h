@@ -41,6 +41,7 @@ struct ContractionJob::Impl {
   std::vector<const void*> operands;
   ContractionReport report;
   std::optional<int64_t> exponent;  // of the latest result
+  GroupFn group_observer;
 
   Progress NothingDone() const {
     Progress progress;

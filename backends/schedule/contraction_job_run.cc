@@ -22,8 +22,14 @@ constexpr std::chrono::milliseconds kProgressInterval(200);
 absl::Status ContractionJob::Impl::RunOneGroup(Lane& lane, int worker, int64_t group,
                                                void* partial_sum, int64_t* group_exponent) {
   const PreparedContraction::Group at = prepared->GroupAt(group);
-  return lane.execution->RunGroup(worker, at.block, at.first_slice, at.last_slice, partial_sum,
-                                  group_exponent);
+  const Clock::time_point start = Clock::now();
+  const absl::Status outcome = lane.execution->RunGroup(worker, at.block, at.first_slice,
+                                                        at.last_slice, partial_sum, group_exponent);
+  if (group_observer != nullptr) {
+    group_observer(lane.plan->provider->name(), at.last_slice - at.first_slice, SecondsSince(start),
+                   outcome);
+  }
+  return outcome;
 }
 
 // The only group of the only block: its partial sum is the result.
@@ -140,6 +146,10 @@ absl::Status ContractionJob::Impl::RunGroups(void* result, const ProgressFn& pro
   memory->Release(sum_memory, sum_bytes);
   report.slices_done += run.slices_done();
   return run.status();
+}
+
+void ContractionJob::SetGroupObserver(GroupFn observer) {
+  impl_->group_observer = std::move(observer);
 }
 
 absl::Status ContractionJob::Start(std::vector<const void*> operands) {
