@@ -58,6 +58,8 @@ struct CommandLine {
   bool version = false;
   bool check_config = false;
   bool print_config = false;
+  bool doctor = false;  // examine the machine
+  bool json = false;    // how --doctor answers
 };
 
 // Puts the arguments (without the program's name), and below them the file that --config names,

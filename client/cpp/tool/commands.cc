@@ -13,13 +13,14 @@
 namespace tenon::tool {
 namespace {
 
-constexpr std::array<Command, 7> kCommands = {{
+constexpr std::array<Command, 8> kCommands = {{
     {ContractSpec, RunContract},
     {EstimateSpec, RunEstimate},
     {PlanSpec, RunPlan},
     {MeasureCommandSpec, RunMeasure},
     {MeasuresSpec, RunMeasures},
     {InfoSpec, RunInfo},
+    {DoctorSpec, RunDoctor},
     {VersionSpec, RunVersion},
 }};
 

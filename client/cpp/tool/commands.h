@@ -29,6 +29,8 @@ CommandSpec MeasuresSpec();
 int RunMeasures(const Arguments& arguments, const Session& session);
 CommandSpec InfoSpec();
 int RunInfo(const Arguments& arguments, const Session& session);
+CommandSpec DoctorSpec();
+int RunDoctor(const Arguments& arguments, const Session& session);
 CommandSpec VersionSpec();
 int RunVersion(const Arguments& arguments, const Session& session);
 
