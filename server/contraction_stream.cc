@@ -5,6 +5,7 @@
 
 #include "backends/core/crc32c.h"
 #include "backends/core/error.h"
+#include "backends/core/utf8.h"
 #include "server/contraction_report.h"
 #include "server/logging.h"
 #include "server/tensor_codec.h"
@@ -71,8 +72,11 @@ void ContractStream::OnHalfClose() {
 }
 
 absl::Status ContractStream::OnHeader(v1::ContractHeader* header) {
+  request_id_ = std::string(
+      Utf8Prefix(header->request_id(), static_cast<size_t>(state_->limits.max_name_bytes)));
   TENON_RETURN_IF_ERROR(state_->lifecycle.CheckAdmitting());
   TENON_ASSIGN_OR_RETURN(ContractCall call, DecodeHeader(header, *state_, HeaderUse::kContract));
+  request_id_ = call.request_id;
   header_complete_ = call.complete();
   work_ = std::make_unique<ContractWork>(std::move(call), state_, cancel());
   TENON_RETURN_IF_ERROR(state_->executor.Submit([self = self()] {
@@ -460,7 +464,7 @@ void ContractStream::OnEnd() {
   state_->metrics.AddPayloadBytes(Method::kContract, Direction::kReceived, received_bytes_);
   state_->metrics.AddPayloadBytes(Method::kContract, Direction::kSent, sent_bytes_);
   state_->metrics.CallEnded(Method::kContract, status, seconds);
-  LogRequest(kMethodName, work_ == nullptr ? "" : work_->call().request_id, status, seconds,
+  LogRequest(kMethodName, request_id_, status, seconds,
              {{"received_bytes", received_bytes_.load()}, {"sent_bytes", sent_bytes_.load()}});
 }
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -52,7 +53,7 @@ class ContractStream final : public BidiStream<v1::ContractRequest, v1::Contract
   template <typename Task>
   void Work(const Task& task) {
     const WorkWatch::Entry entry(&state_->work_watch, cancel(), MethodName(Method::kContract),
-                                 work_->call().request_id);
+                                 request_id_);
     if (const auto seconds = RunTask(task)) state_->metrics.ObserveCancellation(*seconds);
   }
   absl::Status Plan();
@@ -80,6 +81,7 @@ class ContractStream final : public BidiStream<v1::ContractRequest, v1::Contract
   ServerState* const state_;
   const Clock::time_point header_time_ = Clock::now();
   bool header_seen_ = false;      // the reader's
+  std::string request_id_;        // also of a refused header; does not change once work is queued
   bool header_complete_ = false;  // set before anything else runs: no frame may follow the header
   std::unique_ptr<ContractWork> work_;
   std::unique_ptr<ContractUpload> upload_;

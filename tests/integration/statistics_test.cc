@@ -307,7 +307,7 @@ void SendNonsense(const std::shared_ptr<grpc::Channel>& channel, uint32_t seed, 
   }
   methods.emplace_back("/tenon.v1.NoService/NoMethod");
   for (int c = 0; c < calls; ++c) {
-    RawCall call(channel, methods[random() % methods.size()], std::chrono::seconds(5));
+    RawCall call(channel, methods[random() % methods.size()], std::chrono::milliseconds(100));
     std::string message;
     if (random() % 3 == 0) {
       v1::ContractRequest product = Product(2, random() % 2 == 0);
