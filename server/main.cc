@@ -78,7 +78,8 @@ int Main(const std::vector<std::string>& arguments) {
   if (!config.ok()) return Refuse(config.status());
   if (command->doctor) {
     const std::vector<Finding> findings = ExamineMachine(*config);
-    std::printf("%s\n", (command->json ? FindingsJson(findings) : FindingsText(findings)).c_str());
+    std::printf("%s",
+                (command->json ? FindingsJson(findings) + "\n" : FindingsText(findings)).c_str());
     return AnyFailed(findings) ? kExitStuck : 0;
   }
   ProviderRegistry declared;  // only to see whether all names are known

@@ -9,6 +9,9 @@
 #include <prometheus/registry.h>
 
 #include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>

@@ -3,13 +3,27 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/escaping.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "backends/core/strings.h"
 
 namespace tenon {
 namespace {
 
-std::string OneLine(const std::string& text) { return absl::Utf8SafeCHexEscape(text); }
+// Quotes stay as they are: this is for people.
+std::string OneLine(const std::string& text) {
+  std::string line;
+  for (const char c : text) {
+    if (c == '\n') {
+      line += "\\n";
+    } else if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) {
+      line += absl::StrCat("\\x", absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2));
+    } else {
+      line += c;
+    }
+  }
+  return line;
+}
 
 }  // namespace
 

@@ -48,7 +48,8 @@ v1::ContractRequest Product(int64_t size, bool sliced) {
   v1::ContractRequest frame;
   v1::ContractHeader* header = frame.mutable_header();
   const std::vector<double> ones(static_cast<size_t>(size * size), 1.0);
-  for (const auto& indices : {std::vector<std::string>{"a", "b"}, {"b", "c"}}) {
+  const std::vector<std::vector<std::string>> names = {{"a", "b"}, {"b", "c"}};
+  for (const auto& indices : names) {
     v1::Operand* operand = header->mutable_network()->add_operands();
     operand->mutable_indices()->Assign(indices.begin(), indices.end());
     SetMatrix(operand->mutable_spec(), size, size);

@@ -34,7 +34,7 @@ std::string Schema(const std::string& exposition) {
   const std::set<std::string> open_labels = {"version", "commit", "isa", "description", "cuda"};
   const std::regex label(R"re((\w+)="([^"]*)")re");
   std::string schema;
-  for (const auto& [name, family] : ParsePrometheus(exposition)) {
+  for (const auto& [name, family] : testing::ParsePrometheus(exposition)) {
     schema += StrCat(name, " ", family.type, ": ", family.help, "\n");
     std::map<std::string, std::set<std::string>> values;
     for (const auto& [labels, value] : family.series) {
