@@ -5,6 +5,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -167,6 +168,18 @@ class BidiStream : public RawBidiReactor,
     }
   }
 
+  // The same for a task of a worker. When the call was told to stop meanwhile, from outside and not
+  // by Fail: the seconds from then until the task has ended.
+  template <typename Call>
+  std::optional<double> RunTask(const Call& call) {
+    const bool told_before = told_to_stop_.load() != 0;
+    Guarded(call);
+    const Ticks told = told_to_stop_.load();
+    if (told_before || told == 0) return std::nullopt;
+    const std::chrono::steady_clock::duration since(NowTicks() - told);
+    return std::chrono::duration<double>(since).count();
+  }
+
   bool over() const {
     std::lock_guard lock(mutex_);
     return over_;
@@ -179,6 +192,16 @@ class BidiStream : public RawBidiReactor,
   grpc::CallbackServerContext* context() { return context_; }
 
  private:
+  using Ticks = std::chrono::steady_clock::rep;
+  static Ticks NowTicks() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
+  // Stops the work for a reason that lies outside of it.
+  void StopWork(Reason reason) {
+    Ticks never = 0;
+    told_to_stop_.compare_exchange_strong(never, NowTicks());
+    cancel_.Cancel(reason);
+  }
+
   // Drops what is queued and finishes with `status`, unless an error came before.
   void EndWith(const absl::Status& status) {
     std::deque<Producer> dropped;  // destroyed without the lock: they may own much
@@ -293,7 +316,7 @@ class BidiStream : public RawBidiReactor,
     const auto deadline = cancel_.deadline();
     const bool expired =
         deadline.has_value() && std::chrono::steady_clock::now() + kClockSlack >= *deadline;
-    cancel_.Cancel(expired ? Reason::kDeadline : Reason::kClientCancelled);
+    StopWork(expired ? Reason::kDeadline : Reason::kClientCancelled);
     EndWith(cancel_.Check());
   }
 
@@ -314,7 +337,7 @@ class BidiStream : public RawBidiReactor,
   }
   void CutSlowReader() override {
     const absl::Status slow = Error(Reason::kSlowReader, "the client did not read for too long");
-    cancel_.Cancel(Reason::kSlowReader);
+    StopWork(Reason::kSlowReader);
     {
       std::lock_guard lock(mutex_);
       if (!over_ && (!ending_.has_value() || ending_->ok())) ending_ = slow;
@@ -322,12 +345,16 @@ class BidiStream : public RawBidiReactor,
     // A status with details queues up behind the frames that nobody reads; this one overtakes them.
     CancelCall(context_, slow);
   }
-  void EndCall(const absl::Status& why) override { Fail(why); }
+  void EndCall(const absl::Status& why) override {
+    StopWork(GetErrorDetails(why).reason);
+    Fail(why);
+  }
 
   grpc::CallbackServerContext* const context_;
   WriteWatchdog* const watchdog_;
   CancelToken cancel_;
   std::string caller_;
+  std::atomic<Ticks> told_to_stop_{0};  // when; 0: not yet
   grpc::ByteBuffer received_, sending_;
   Request request_;
   Response response_;

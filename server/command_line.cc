@@ -38,6 +38,7 @@ constexpr const char* kSettings[] = {"listen",
                                      "max_concurrent_streams",
                                      "write_stall_timeout",
                                      "exit_when",
+                                     "stuck_work_limit",
                                      "drain_delay",
                                      "grace_period",
                                      "kill_limit",
@@ -133,7 +134,9 @@ absl::StatusOr<bool> TakeCommand(const Argument& argument, CommandLine* command)
   const std::map<std::string, bool*> commands = {{"help", &command->help},
                                                  {"version", &command->version},
                                                  {"check_config", &command->check_config},
-                                                 {"print_config", &command->print_config}};
+                                                 {"print_config", &command->print_config},
+                                                 {"doctor", &command->doctor},
+                                                 {"json", &command->json}};
   const auto found = commands.find(argument.name);
   if (found == commands.end()) return false;
   *found->second = true;
@@ -288,6 +291,8 @@ std::string HelpText() {
       "  --config=FILE  JSON object with any of the settings below; the command line wins\n"
       "  --check_config check the settings and exit\n"
       "  --print_config print the effective settings as JSON and exit\n"
+      "  --doctor       examine the machine for these settings, tell what to do, and exit: 1 if\n"
+      "                 something fails; with --json as a JSON object\n"
       "  --version      print the version and exit\n"
       "  --help         print this and exit\n\n";
   for (const char* name : kSettings) {

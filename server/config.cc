@@ -44,6 +44,10 @@ ABSL_FLAG(
     "Which providers must have failed, by a fault that they can't recover from, for the "
     "server to end as after SIGTERM, but with an error: any, all or never. A server without a "
     "usable provider is not ready in any case, and does not start.");
+ABSL_FLAG(
+    absl::Duration, stuck_work_limit, absl::Seconds(30),
+    "A worker that goes on for this long after its work was cancelled is stuck: its request is "
+    "logged and the server is not ready until it ends. 0: never.");
 ABSL_FLAG(absl::Duration, drain_delay, absl::Seconds(5),
           "After the first SIGTERM, go on accepting work for this long while saying not ready, so "
           "that balancers look elsewhere.");
@@ -284,6 +288,7 @@ absl::Status FillDurations(Config* config) {
   config->name = absl::GetFlag(FLAGS_##name); \
   TENON_RETURN_IF_ERROR(CheckDuration(#name, config->name, lowest))
   TENON_DURATION(write_stall_timeout, kShort);
+  TENON_DURATION(stuck_work_limit, kNone);
   TENON_DURATION(drain_delay, kNone);
   TENON_DURATION(grace_period, kNone);
   TENON_DURATION(kill_limit, kNone);

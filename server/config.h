@@ -35,6 +35,7 @@ struct Config {
   int max_concurrent_streams = 0;  // per connection
   absl::Duration write_stall_timeout;
   std::string exit_when;  // failed providers that end the server: any, all, never
+  absl::Duration stuck_work_limit;  // 0: off
 
   absl::Duration drain_delay, grace_period, kill_limit;
   absl::Duration keepalive_time, keepalive_timeout, keepalive_min_client_interval;
@@ -80,6 +81,8 @@ struct CommandLine {
   bool version = false;
   bool check_config = false;
   bool print_config = false;
+  bool doctor = false;  // examine the machine
+  bool json = false;    // how --doctor answers
 };
 
 // Puts the arguments (without the program's name), and below them the file that --config names,

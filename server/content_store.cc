@@ -113,9 +113,11 @@ absl::StatusOr<std::shared_ptr<const StoredContent>> ContentStore::Get(Kind kind
                                                                        const std::string& owner,
                                                                        const std::string& handle) {
   std::lock_guard lock(mutex_);
-  TENON_ASSIGN_OR_RETURN(const auto entry, Find(kind, owner, handle));
-  entry->second.last_used->store(now_());
-  return Share(entry->second);
+  const auto entry = Find(kind, owner, handle);
+  ++(entry.ok() ? CountersOf(kind).hits : CountersOf(kind).misses);
+  TENON_RETURN_IF_ERROR(entry.status());
+  (*entry)->second.last_used->store(now_());
+  return Share((*entry)->second);
 }
 
 std::shared_ptr<const StoredContent> ContentStore::Share(const Entry& entry) {
@@ -239,11 +241,14 @@ int64_t ContentStore::EvictResources(int64_t bytes) {
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
     return std::tie(a.in_use, a.last_used) < std::tie(b.in_use, b.last_used);
   });
-  int64_t freed = 0;
+  int64_t freed = 0, dropped = 0;
   for (const Candidate& candidate : candidates) {
     if (freed >= bytes) break;
+    dropped += static_cast<int64_t>(candidate.side->List().size());
     freed += candidate.side->Drop();
   }
+  std::lock_guard lock(mutex_);
+  counters_.resources.evictions += dropped;
   return freed;
 }
 
@@ -262,8 +267,27 @@ void ContentStore::Evict(int64_t bytes) {
   for (const auto& [last_used, entry] : unused) {
     if (bytes <= 0) return;
     bytes -= entry->second.content->reservation.bytes();
+    const bool dataset = entry->first.starts_with(Prefix(Kind::kDataset));
+    ++CountersOf(dataset ? Kind::kDataset : Kind::kTensor).evictions;
     evicted.push_back(Remove(entry));
   }
+}
+
+ContentStore::AllCounters ContentStore::counters() {
+  std::lock_guard lock(mutex_);
+  DropExpired();
+  AllCounters counters = counters_;
+  for (const auto& [handle, entry] : entries_) {
+    const bool dataset = handle.starts_with(Prefix(Kind::kDataset));
+    Counters& own = dataset ? counters.datasets : counters.tensors;
+    ++own.entries;
+    own.bytes += entry.bytes();
+    const auto& side = entry.content->original_side;
+    if (side == nullptr) continue;
+    counters.resources.entries += static_cast<int64_t>(side->List().size());
+    counters.resources.bytes += side->bytes();
+  }
+  return counters;
 }
 
 int64_t ContentStore::bytes() {

@@ -123,6 +123,16 @@ class ContentStore {
   void Evict(int64_t bytes);
   // Drops all that was built from data sets and is not in use; the bytes that became free.
   int64_t DropResources() { return EvictResources(std::numeric_limits<int64_t>::max()); }
+  struct Counters {
+    int64_t hits = 0, misses = 0;    // of Get
+    int64_t evictions = 0;           // for room; expired and deleted ones are not counted
+    int64_t entries = 0, bytes = 0;  // now
+  };
+  struct AllCounters {
+    Counters datasets, tensors;
+    Counters resources;  // what was built from data sets; hits and misses are not known here
+  };
+  AllCounters counters();
   // Of all contents.
   int64_t bytes();
   // The same with kEntryBytes for each.
@@ -164,6 +174,9 @@ class ContentStore {
   absl::StatusOr<Entries::iterator> Find(Kind kind, const std::string& owner,
                                          const std::string& handle);
   absl::Status CheckQuotaLocked(const std::string& owner, int64_t entry_bytes) const;
+  Counters& CountersOf(Kind kind) {
+    return kind == Kind::kDataset ? counters_.datasets : counters_.tensors;
+  }
 
   MemoryBudget* const budget_;
   const std::function<TimePoint()> now_;
@@ -172,8 +185,9 @@ class ContentStore {
   int64_t owner_limit_ = 0;
   std::map<std::string, int64_t> owned_;  // EntryBytes by owner, those above 0
   Entries entries_;
-  Schedule schedule_;  // one for each entry
-  int64_t bytes_ = 0;  // of all contents
+  Schedule schedule_;     // one for each entry
+  int64_t bytes_ = 0;     // of all contents
+  AllCounters counters_;  // without entries and bytes
 };
 
 }  // namespace tenon::server

@@ -20,6 +20,8 @@ namespace {
 
 using schedule::ContractionJob;
 
+using Clock = std::chrono::steady_clock;
+
 constexpr char kMethodName[] = "tenon.v1.ContractionService/Estimate";
 
 // Errors that speak of the request itself, whoever would run it.
@@ -53,7 +55,19 @@ class EstimateCall final : public grpc::ServerUnaryReactor, private StoppableCal
 
  private:
   void Run() {
-    End(Outcome(AnswerWithinMemory([this] { return Answer(); })));
+    const Clock::time_point begin = Clock::now();
+    const auto observe = [this](Phase phase, Clock::duration duration) {
+      state_->metrics.Observe(Method::kEstimate, phase,
+                              std::chrono::duration<double>(duration).count());
+    };
+    observe(Phase::kQueue, begin - start_);
+    absl::Status status;
+    {  // left before the end, which may destroy this
+      const WorkWatch::Entry entry(&state_->work_watch, &cancel(), kMethodName, "");
+      status = AnswerWithinMemory([this] { return Answer(); });
+    }
+    observe(Phase::kSetup, Clock::now() - begin);
+    End(Outcome(status));
   }
 
   void End(const absl::Status& status) {
@@ -136,6 +150,7 @@ class EstimateCall final : public grpc::ServerUnaryReactor, private StoppableCal
   v1::EstimateResponse* const response_;
   std::string owner_;
   CallRecord record_;
+  const Clock::time_point start_ = Clock::now();
 };
 
 }  // namespace

@@ -5,9 +5,11 @@
 
 #include "backends/core/crc32c.h"
 #include "backends/core/error.h"
+#include "backends/core/utf8.h"
 #include "server/contraction_report.h"
 #include "server/logging.h"
 #include "server/tensor_codec.h"
+#include "server/work_metrics.h"
 
 namespace tenon::server {
 namespace {
@@ -70,13 +72,16 @@ void ContractStream::OnHalfClose() {
 }
 
 absl::Status ContractStream::OnHeader(v1::ContractHeader* header) {
+  request_id_ = std::string(
+      Utf8Prefix(header->request_id(), static_cast<size_t>(state_->limits.max_name_bytes)));
   TENON_RETURN_IF_ERROR(state_->lifecycle.CheckAdmitting());
   TENON_ASSIGN_OR_RETURN(ContractCall call,
                          DecodeHeader(header, *state_, caller(), HeaderUse::kContract));
+  request_id_ = call.request_id;
   header_complete_ = call.complete();
   work_ = std::make_unique<ContractWork>(std::move(call), state_, cancel());
   TENON_RETURN_IF_ERROR(state_->executor.Submit([self = self()] {
-    self->Guarded([&] {
+    self->Work([&] {
       const absl::Status status = self->Plan();
       if (!status.ok()) self->Fail(status);
     });
@@ -229,7 +234,7 @@ void ContractStream::Wake() {
     if (!ShouldRun()) return;
     running_ = true;
   }
-  state_->executor.Continue([self = self()] { self->Guarded([&] { self->RunSets(); }); });
+  state_->executor.Continue([self = self()] { self->Work([&] { self->RunSets(); }); });
 }
 
 void ContractStream::RunSets() {
@@ -427,11 +432,12 @@ std::optional<double> ContractStream::SecondsToDeadline() const {
 void ContractStream::RecordWork() {
   const schedule::ContractionReport work = work_->job().Report();
   Metrics& metrics = state_->metrics;
-  metrics.AddSlices(work.slices_done);
-  metrics.AddFlops(work.flops_done);
+  RecordContraction(work, work_->job().dtype(), &metrics);
+  metrics.AddItems(Method::kContract, work_->sets_done());
   metrics.Observe(Method::kContract, Phase::kQueue, Seconds(start_time_ - header_time_));
   metrics.Observe(Method::kContract, Phase::kPrepare, work_->prepare_seconds());
   metrics.Observe(Method::kContract, Phase::kSetup, work.setup_seconds);
+  metrics.Observe(Method::kContract, Phase::kDispatch, work.dispatch_seconds);
   if (work.execution_seconds >= 0) {
     metrics.Observe(Method::kContract, Phase::kExecute, work.execution_seconds);
   }
@@ -460,14 +466,13 @@ void ContractStream::WriteReport(v1::ContractionReport* report) {
 void ContractStream::OnEnd() {
   const double seconds = Seconds(Clock::now() - header_time_);
   const absl::Status status = outcome();
+  state_->metrics.AddPayloadBytes(Method::kContract, Direction::kReceived, received_bytes_);
+  state_->metrics.AddPayloadBytes(Method::kContract, Direction::kSent, sent_bytes_);
   state_->metrics.CallEnded(Method::kContract, status, seconds);
-  state_->metrics.AddPayloadBytes(Direction::kReceived, received_bytes_);
-  state_->metrics.AddPayloadBytes(Direction::kSent, sent_bytes_);
   LogFields more = CallerFields(caller());
   more.emplace_back("received_bytes", received_bytes_.load());
   more.emplace_back("sent_bytes", sent_bytes_.load());
-  LogRequest(kMethodName, work_ == nullptr ? "" : work_->call().request_id, status, seconds,
-             std::move(more));
+  LogRequest(kMethodName, request_id_, status, seconds, std::move(more));
 }
 
 }  // namespace tenon::server

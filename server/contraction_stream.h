@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -49,6 +50,12 @@ class ContractStream final : public BidiStream<v1::ContractRequest, v1::Contract
   bool ProvideInputs();
 
   // The executor.
+  template <typename Task>
+  void Work(const Task& task) {
+    const WorkWatch::Entry entry(&state_->work_watch, cancel(), MethodName(Method::kContract),
+                                 request_id_);
+    if (const auto seconds = RunTask(task)) state_->metrics.ObserveCancellation(*seconds);
+  }
   absl::Status Plan();
   absl::Status Admit();
   bool IsSmall() const;
@@ -74,6 +81,7 @@ class ContractStream final : public BidiStream<v1::ContractRequest, v1::Contract
   ServerState* const state_;
   const Clock::time_point header_time_ = Clock::now();
   bool header_seen_ = false;      // the reader's
+  std::string request_id_;        // also of a refused header; does not change once work is queued
   bool header_complete_ = false;  // set before anything else runs: no frame may follow the header
   std::unique_ptr<ContractWork> work_;
   std::unique_ptr<ContractUpload> upload_;

@@ -6,6 +6,7 @@
 
 #include "server/contraction_report.h"
 #include "server/plan_finder.h"
+#include "server/work_metrics.h"
 
 namespace tenon::server {
 namespace {
@@ -27,6 +28,7 @@ absl::StatusOr<Tensor> CopyOf(const SharedSpan& span, const TensorSpec& spec) {
 absl::Status ContractWork::Plan() {
   TENON_RETURN_IF_ERROR(FindPlan(&call_, state_, cancel_, nullptr));
   TENON_ASSIGN_OR_RETURN(job_, PrepareCall(call_, cancel_, &state_->programs));
+  ObserveGroups(job_.get(), &state_->metrics);
   staging_bytes_ = StagingBytes(call_, *job_);
   TENON_ASSIGN_OR_RETURN(result_bytes_, CheckedByteCount(ResultSpec(call_, *job_)));
   TENON_ASSIGN_OR_RETURN(result_region_, ResultSpan(call_, result_bytes_));
@@ -67,7 +69,12 @@ absl::Status ContractWork::Start() {
     pointers[k] = fixed_[k].buffer.data();
   }
   prepare_seconds_ += SecondsSince(start);
-  return job_->Start(std::move(pointers));
+  const absl::Status status = job_->Start(std::move(pointers));
+  // Of several providers it is not known which one failed to begin.
+  if (call_.providers.size() == 1) {
+    RecordFault(call_.providers.front()->name(), status, &state_->metrics);
+  }
+  return status;
 }
 
 absl::StatusOr<std::vector<const void*>> ContractWork::Varying(SetInputs* inputs) {

@@ -118,7 +118,7 @@ absl::Status UploadState::OnHeader(const Header& header) {
     TENON_RETURN_IF_ERROR(CheckInlineSize(static_cast<int64_t>(header.inline_data->size()),
                                           "header.inline_data", state_->limits));
     TENON_RETURN_IF_ERROR(AtField(data_.AcceptAll(*header.inline_data), "header.inline_data"));
-    state_->metrics.AddPayloadBytes(Direction::kReceived, bytes);
+    state_->metrics.AddPayloadBytes(Method::kDataset, Direction::kReceived, bytes);
   }
   request_id_ = header.request_id.empty() ? NewRequestId() : header.request_id;
   options_.display_name = header.display_name;
@@ -133,7 +133,8 @@ absl::Status UploadState::OnChunk(const v1::TensorChunk& chunk) {
   TENON_RETURN_IF_ERROR(CheckTurn(chunk, 0, "chunk"));
   const absl::Status accepted = data_.Accept(chunk, state_->limits.max_chunk_bytes);
   if (!accepted.ok()) return PrefixFields(accepted, "chunk.");
-  state_->metrics.AddPayloadBytes(Direction::kReceived, static_cast<int64_t>(chunk.data().size()));
+  state_->metrics.AddPayloadBytes(Method::kDataset, Direction::kReceived,
+                                  static_cast<int64_t>(chunk.data().size()));
   if (data_.complete()) upload_ = State::kComplete;
   return absl::OkStatus();
 }

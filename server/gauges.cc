@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/core/block_pool.h"
+#include "server/caches.h"
 #include "server/content_store.h"
 #include "server/job_board.h"
 #include "server/process_stats.h"
@@ -68,9 +69,22 @@ void AppendSharedMemory(const ServerState& state, std::vector<MetricFamily>& fam
   families.push_back(std::move(requests));
 }
 
+std::string IsaOf(const ServerState& state) {
+  for (const ProviderRegistry::Entry& entry : state.providers.entries()) {
+    if (entry.name == "cpu" && entry.provider != nullptr) return entry.provider->info().isa;
+  }
+  return "";
+}
+
 void AppendServer(const ServerState& state, std::vector<MetricFamily>& families) {
-  MetricFamily build = Family("tenon_build_info", "1; the build, in labels.");
-  Add(build, 1, {{"version", Build().version}, {"commit", Build().commit}});
+  MetricFamily build =
+      Family("tenon_build_info",
+             "1; the build, and the instruction set of the CPU provider once it is up.");
+  Add(build, 1,
+      {{"version", Build().version},
+       {"commit", Build().commit},
+       {"cuda", Build().cuda ? "true" : "false"},
+       {"isa", IsaOf(state)}});
   families.push_back(std::move(build));
 
   MetricFamily phases = Family("tenon_server_state", "1 for the state the server is in.");
@@ -80,6 +94,12 @@ void AppendServer(const ServerState& state, std::vector<MetricFamily>& families)
         {{"state", std::string(ServerPhaseName(phase))}});
   }
   families.push_back(std::move(phases));
+  families.push_back(Single("tenon_shutdown_drain_seconds",
+                            "Seconds since the server was told to stop, until it had stopped.",
+                            state.lifecycle.drain_seconds()));
+  families.push_back(Single("tenon_stuck_workers",
+                            "1 while work that was told to stop does not; the server is not ready.",
+                            state.work_watch.stuck() ? 1 : 0));
   families.push_back(Single("tenon_memory_budget_bytes", "Memory of all admitted work together.",
                             static_cast<double>(state.budget.limit_bytes())));
   const int64_t stored = state.store == nullptr ? 0 : state.store->bytes();
@@ -126,6 +146,7 @@ void AppendJobs(const ServerState& state, std::vector<MetricFamily>& families) {
 }
 
 void AppendProviders(const ServerState& state, std::vector<MetricFamily>& families) {
+  MetricFamily info = Family("tenon_provider_info", "1; the provider, in labels.");
   MetricFamily states = Family("tenon_provider_state", "1 for the state a provider is in.");
   MetricFamily cold =
       Family("tenon_provider_cold_seconds", "Seconds that initialising a provider took.");
@@ -134,37 +155,78 @@ void AppendProviders(const ServerState& state, std::vector<MetricFamily>& famili
                                "says of its device.",
                                MetricType::Counter);
   for (const ProviderRegistry::Entry& entry : state.providers.entries()) {
-    for (ProviderCondition condition : {ProviderCondition::kAbsent, ProviderCondition::kStarting,
-                                        ProviderCondition::kReady, ProviderCondition::kFailed}) {
-      Add(states, ConditionOf(entry) == condition ? 1 : 0,
+    const bool there = entry.provider != nullptr;
+    const std::string kind =
+        there ? entry.provider->info().kind : entry.name.substr(0, entry.name.find(':'));
+    Add(info, 1,
+        {{"provider", entry.name},
+         {"kind", kind},
+         {"isa", there ? entry.provider->info().isa : ""},
+         {"description", there ? entry.provider->info().description : ""}});
+    const ProviderCondition now = ConditionOf(entry, state.lifecycle.phase());
+    for (const ProviderCondition condition : kProviderConditions) {
+      Add(states, now == condition ? 1 : 0,
           {{"provider", entry.name}, {"state", std::string(ConditionName(condition))}});
     }
     for (const plugin::Fault fault : plugin::kFaults) {
-      const int64_t count = entry.provider == nullptr ? 0 : entry.provider->health().faults(fault);
+      const int64_t count = there ? entry.provider->health().faults(fault) : 0;
       Add(faults, static_cast<double>(count),
           {{"provider", entry.name}, {"kind", std::string(plugin::FaultName(fault))}});
     }
-    const double seconds = entry.provider == nullptr ? 0 : entry.provider->info().cold_seconds;
-    Add(cold, seconds, {{"provider", entry.name}});
+    Add(cold, there ? entry.provider->info().cold_seconds : 0, {{"provider", entry.name}});
   }
+  families.push_back(std::move(info));
   families.push_back(std::move(states));
   families.push_back(std::move(cold));
   families.push_back(std::move(faults));
 }
 
-void AppendPlanCache(const ServerState& state, std::vector<MetricFamily>& families) {
-  const planner::PlanCache::Counters counters = state.plan_cache.counters();
-  MetricFamily lookups = Family("tenon_plan_cache_lookups_total",
-                                "Look-ups of plans by their question.", MetricType::Counter);
-  Add(lookups, static_cast<double>(counters.hits), {{"result", "hit"}});
-  Add(lookups, static_cast<double>(counters.misses), {{"result", "miss"}});
-  families.push_back(std::move(lookups));
-  families.push_back(Single("tenon_plan_cache_evictions_total", "Plans put out for room.",
-                            static_cast<double>(counters.evictions), MetricType::Counter));
-  families.push_back(Single("tenon_plan_cache_entries", "Plans in the cache.",
-                            static_cast<double>(counters.entries)));
-  families.push_back(Single("tenon_plan_cache_bytes", "Memory of the plan cache.",
-                            static_cast<double>(counters.bytes)));
+// The host's memory stands with the first provider that works in it: the others share it.
+void AppendProviderMemory(const ServerState& state, std::vector<MetricFamily>& families) {
+  MetricFamily memory = Family(
+      "tenon_provider_memory_bytes",
+      "Memory of a provider's device. That of the host stands with the first provider that works "
+      "in it. 0 where it is not known.");
+  bool host_is_told = false;
+  for (const ProviderRegistry::Entry& entry : state.providers.entries()) {
+    double limit = 0, reserved = 0, in_use = 0, cached = 0;
+    if (entry.provider != nullptr && entry.provider->info().memory_bytes > 0) {
+      limit = static_cast<double>(entry.provider->info().memory_bytes);
+    } else if (entry.provider != nullptr && !std::exchange(host_is_told, true)) {
+      limit = static_cast<double>(state.budget.limit_bytes());
+      reserved = static_cast<double>(state.budget.reserved_bytes());
+      in_use = static_cast<double>(BlockPool::Shared().taken_bytes());
+      cached = static_cast<double>(BlockPool::Shared().kept_bytes());
+    }
+    Add(memory, limit, {{"provider", entry.name}, {"kind", "limit"}});
+    Add(memory, reserved, {{"provider", entry.name}, {"kind", "reserved"}});
+    Add(memory, in_use, {{"provider", entry.name}, {"kind", "in_use"}});
+    Add(memory, cached, {{"provider", entry.name}, {"kind", "cached"}});
+  }
+  families.push_back(std::move(memory));
+}
+
+void AppendCaches(ServerState& state, std::vector<MetricFamily>& families) {
+  MetricFamily lookups = Family("tenon_cache_lookups_total",
+                                "Look-ups in what is kept for later calls.", MetricType::Counter);
+  MetricFamily evictions =
+      Family("tenon_cache_evictions_total", "Entries put out for room.", MetricType::Counter);
+  MetricFamily entries = Family("tenon_cache_entries", "Entries now.");
+  MetricFamily bytes = Family("tenon_cache_bytes", "Memory of all entries.");
+  MetricFamily limits = Family("tenon_cache_limit_bytes",
+                               "Memory of all entries at most. 0: the memory budget bounds it.");
+  for (const CacheFigures& cache : ReadCaches(state)) {
+    const ClientMetric::Label name{"cache", cache.name};
+    Add(lookups, static_cast<double>(cache.hits), {name, {"result", "hit"}});
+    Add(lookups, static_cast<double>(cache.misses), {name, {"result", "miss"}});
+    Add(evictions, static_cast<double>(cache.evictions), {name});
+    Add(entries, static_cast<double>(cache.entries), {name});
+    Add(bytes, static_cast<double>(cache.bytes), {name});
+    Add(limits, static_cast<double>(cache.limit_bytes), {name});
+  }
+  for (MetricFamily* family : {&lookups, &evictions, &entries, &bytes, &limits}) {
+    families.push_back(std::move(*family));
+  }
 }
 
 void AppendProcess(const ServerState& state, std::vector<MetricFamily>& families) {
@@ -175,6 +237,8 @@ void AppendProcess(const ServerState& state, std::vector<MetricFamily>& families
                             stats.cpu_seconds, MetricType::Counter));
   families.push_back(Single("tenon_process_open_files", "Open file descriptors.",
                             static_cast<double>(stats.open_files)));
+  families.push_back(
+      Single("tenon_process_threads", "Threads.", static_cast<double>(stats.threads)));
   const auto since_epoch = state.start_time.time_since_epoch();
   families.push_back(Single("tenon_process_start_time_seconds", "Start, since the epoch.",
                             std::chrono::duration<double>(since_epoch).count()));
@@ -187,8 +251,9 @@ std::string MetricsText(ServerState& state) {
   AppendServer(state, families);
   AppendProviders(state, families);
   AppendJobs(state, families);
-  AppendPlanCache(state, families);
   AppendSharedMemory(state, families);
+  AppendProviderMemory(state, families);
+  AppendCaches(state, families);
   AppendProcess(state, families);
   return prometheus::TextSerializer().Serialize(families);
 }

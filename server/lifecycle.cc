@@ -39,10 +39,18 @@ bool Lifecycle::MoveTo(ServerPhase phase) {
     std::lock_guard lock(mutex_);
     if (!kLegal[static_cast<size_t>(phase_)][static_cast<size_t>(phase)]) return false;
     phase_ = phase;
+    if (phase != ServerPhase::kReady && !told_to_stop_.has_value()) told_to_stop_ = now_();
+    if (phase == ServerPhase::kStopped) stopped_ = now_();
     listeners = listeners_;
   }
   for (const auto& listener : listeners) listener(phase);
   return true;
+}
+
+double Lifecycle::drain_seconds() const {
+  std::lock_guard lock(mutex_);
+  if (!told_to_stop_.has_value()) return 0;
+  return std::chrono::duration<double>(stopped_.value_or(now_()) - *told_to_stop_).count();
 }
 
 void Lifecycle::AddListener(std::function<void(ServerPhase)> listener) {

@@ -3,9 +3,12 @@
 #ifndef TENON_SERVER_LIFECYCLE_H_
 #define TENON_SERVER_LIFECYCLE_H_
 
+#include <chrono>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -32,18 +35,26 @@ std::string_view ServerPhaseName(ServerPhase phase);
 // and see the transitions one after the other. They must not make transitions themselves.
 class Lifecycle {
  public:
+  using Clock = std::chrono::steady_clock;
+
+  explicit Lifecycle(std::function<Clock::time_point()> now = Clock::now) : now_(std::move(now)) {}
+
   ServerPhase phase() const;
   // Does the transition and tells the listeners before it returns; false (and nothing happens) when
   // it is illegal.
   bool MoveTo(ServerPhase phase);
   void AddListener(std::function<void(ServerPhase)> listener);
+  // Seconds since the server was told to stop, until it had stopped; 0 before.
+  double drain_seconds() const;
   // OK when new work may be admitted, else STARTING or DRAINING.
   absl::Status CheckAdmitting() const;
 
  private:
+  const std::function<Clock::time_point()> now_;
   std::mutex transition_mutex_;  // held while listeners run; taken before mutex_
   mutable std::mutex mutex_;
   ServerPhase phase_ = ServerPhase::kStarting;
+  std::optional<Clock::time_point> told_to_stop_, stopped_;
   std::vector<std::function<void(ServerPhase)>> listeners_;
 };
 

@@ -11,6 +11,7 @@
 #include "backends/core/strings.h"
 #include "server/allocator.h"
 #include "server/config.h"
+#include "server/doctor.h"
 #include "server/logging.h"
 #include "server/provider_setup.h"
 #include "server/reload.h"
@@ -21,7 +22,8 @@
 namespace tenon::server {
 namespace {
 
-constexpr int kExitStuck = 1;  // work did not end, no provider is usable, or as --exit_when says
+// Work did not end, no provider is usable, --doctor found failures, or as --exit_when says.
+constexpr int kExitStuck = 1;
 constexpr int kExitUsage = 2;  // a setting is wrong, or an address can't be listened on
 
 int Refuse(const absl::Status& status) {
@@ -77,6 +79,12 @@ int Main(const std::vector<std::string>& arguments) {
   }
   const absl::StatusOr<Config> config = ConfigFromFlags();
   if (!config.ok()) return Refuse(config.status());
+  if (command->doctor) {
+    const std::vector<Finding> findings = ExamineMachine(*config);
+    std::printf("%s",
+                (command->json ? FindingsJson(findings) + "\n" : FindingsText(findings)).c_str());
+    return AnyFailed(findings) ? kExitStuck : 0;
+  }
   ProviderRegistry declared;  // only to see whether all names are known
   const absl::Status providers = DeclareProviders(config->providers, InTreeProviders(), &declared);
   if (!providers.ok()) return Refuse(providers);

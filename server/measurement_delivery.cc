@@ -7,6 +7,7 @@
 #include "server/measurement_codec.h"
 #include "server/measurement_stream.h"
 #include "server/server_files.h"
+#include "server/work_metrics.h"
 
 namespace tenon::server {
 namespace {
@@ -63,10 +64,12 @@ void MeasurementStream::BindIfReady() {
 }
 
 absl::Status MeasurementStream::BindDataset() {
-  TENON_RETURN_IF_ERROR(call_->UseLabels());
   const Tensor& dataset =
       call_->stored != nullptr ? call_->stored->tensor : call_->dataset.Private();
+  const auto start = std::chrono::steady_clock::now();
+  TENON_RETURN_IF_ERROR(call_->UseLabels());
   TENON_RETURN_IF_ERROR(CheckValues(dataset, false, "dataset", cancel()));
+  tally_.Prepared(std::chrono::steady_clock::now() - start);
   return call_->session->BindOriginal(dataset, cancel());
 }
 
@@ -99,6 +102,7 @@ void MeasurementStream::Bind() {
   tally_.BindBegan();
   absl::Status status = BindDataset();
   if (status.ok() && call_->keep_dataset) status = KeepDataset();
+  RecordFault(call_->provider->name(), status, &server_->metrics);
   if (!status.ok()) return Fail(AsWireError(status, call_->header));
   tally_.BindEnded(*call_);
   GiveUpKept(call_->session->original_info());
@@ -152,7 +156,9 @@ absl::StatusOr<Tensor> MeasurementStream::TakeProjection(ProjectionItem* item) {
     const absl::Status loaded = AtField(LoadFile(item, &projection), "projection");
     if (!loaded.ok()) return loaded;
   }
+  const auto start = std::chrono::steady_clock::now();
   TENON_RETURN_IF_ERROR(CheckValues(projection, false, "projection", cancel()));
+  tally_.Prepared(std::chrono::steady_clock::now() - start);
   return projection;
 }
 
@@ -181,6 +187,7 @@ void MeasurementStream::Score(const std::vector<ItemPointer>& batch) {
   projections.clear();
   for (const ItemPointer& item : batch) {
     if (item->result.ok()) GiveUpKept(item->result->info);
+    RecordFault(call_->provider->name(), item->result.status(), &server_->metrics);
     item->ended = std::chrono::steady_clock::now();
     Complete(item);
   }
@@ -300,7 +307,11 @@ void MeasurementStream::Deliver(const ItemPointer& item) {
 void MeasurementStream::Answer(ProjectionAnswer answer) {
   tally_.BytesSent(answer.payload_bytes);
   if (single_ == nullptr) {
-    return Send(AnswerProducer(std::move(answer), [this] { AnswerWritten(); }));
+    tally_.SendBegan();
+    return Send(AnswerProducer(std::move(answer), [this] {
+      tally_.SendEnded();
+      AnswerWritten();
+    }));
   }
   single_bytes_ += static_cast<int64_t>(answer.item.ByteSizeLong()) + 16;
   single_->add_items()->Swap(&answer.item);
@@ -322,7 +333,9 @@ void MeasurementStream::LeaveSingle(bool last_holds_place) {
     answer.item.Swap(single->mutable_items(i));
     // All but the last gave up their places when they were kept.
     const bool holds_place = last_holds_place && i + 1 == items;
+    tally_.SendBegan();
     Send(AnswerProducer(std::move(answer), [this, holds_place] {
+      tally_.SendEnded();
       if (holds_place) AnswerWritten();
     }));
   }

@@ -74,7 +74,9 @@ void WriteMemoryPlan(int64_t input, bool cut, const Limits& limits, MeasureCall*
   memory.set_input_bytes(input);
   call->warm_bytes = session.warm_bytes();
   memory.set_original_bytes(session.original_bytes() + call->warm_bytes);
-  const int64_t rest = session.planned_peak_bytes() - session.original_bytes();
+  memory.set_original_working_bytes(session.original_working_bytes());
+  const int64_t rest = session.planned_peak_bytes() - session.original_bytes() -
+                       session.original_working_bytes();
   memory.set_per_projection_bytes(rest / width + call->projection_buffer_bytes);
   memory.set_total_bytes(input + call->warm_bytes + session.planned_peak_bytes() +
                          width * call->projection_buffer_bytes);

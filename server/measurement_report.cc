@@ -66,8 +66,9 @@ void WriteRunInfo(const MeasureCall& call, const ProjectionItem& item, v1::RunIn
   out->set_in_flight(item.in_flight);
 }
 
-void MeasureTally::Accepted() {
+void MeasureTally::Accepted(const MeasureCall& call) {
   std::lock_guard lock(mutex_);
+  setup_seconds_ = call.setup_seconds;
   accepted_ = Clock::now();
 }
 
@@ -104,8 +105,50 @@ void MeasureTally::BindEnded(const MeasureCall& call) {
     bound_ = true;
     original_ = original;
     AddResources(call, original.resources);
+    CountWork(call, original, original.resources);
   }
-  metrics_->Observe(Method::kMeasure, Phase::kSetup, original.total_seconds);
+}
+
+void MeasureTally::Prepared(Clock::duration duration) {
+  std::lock_guard lock(mutex_);
+  prepare_seconds_ += Seconds(duration);
+}
+
+void MeasureTally::SendBegan() {
+  std::lock_guard lock(mutex_);
+  if (sending_++ == 0) sending_since_ = Clock::now();
+}
+
+void MeasureTally::SendEnded() {
+  std::lock_guard lock(mutex_);
+  if (--sending_ == 0) send_seconds_ += Seconds(Clock::now() - sending_since_);
+}
+
+void MeasureTally::Ended() {
+  std::lock_guard lock(mutex_);
+  if (is_started_) metrics_->Observe(Method::kMeasure, Phase::kSetup, setup_seconds_);
+  if (!bound_) return;
+  metrics_->Observe(Method::kMeasure, Phase::kPrepare, prepare_seconds_);
+  metrics_->Observe(Method::kMeasure, Phase::kDispatch, execution_seconds());
+  metrics_->Observe(Method::kMeasure, Phase::kExecute, execution_seconds());
+  metrics_->Observe(Method::kMeasure, Phase::kSend, send_seconds_);
+}
+
+void MeasureTally::CountWork(const MeasureCall& call, const measurement::RunInfo& info,
+                             const std::vector<EngineResource>& resources) const {
+  const std::string asked(call.provider->name());
+  std::map<std::string, ProviderWork> work;
+  work[asked].busy_seconds = info.total_seconds;
+  for (const EngineResource& resource : resources) {
+    const std::string& builder = resource.provider.empty() ? asked : resource.provider;
+    ProviderWork& by = work[builder];
+    ++(resource.reused ? by.resources_reused : by.resources_built);
+    if (resource.reused || builder == asked) continue;
+    by.busy_seconds += resource.build_seconds;
+    work[asked].busy_seconds -= resource.build_seconds;
+  }
+  work[asked].busy_seconds = std::max(0.0, work[asked].busy_seconds);
+  for (const auto& [provider, done] : work) metrics_->AddWork(provider, done);
 }
 
 void MeasureTally::AddResources(const MeasureCall& call,
@@ -124,13 +167,13 @@ void MeasureTally::AddResources(const MeasureCall& call,
 }
 
 void MeasureTally::BytesReceived(int64_t bytes) {
-  metrics_->AddPayloadBytes(Direction::kReceived, bytes);
+  metrics_->AddPayloadBytes(Method::kMeasure, Direction::kReceived, bytes);
   std::lock_guard lock(mutex_);
   bytes_received_ += bytes;
 }
 
 void MeasureTally::BytesSent(int64_t bytes) {
-  metrics_->AddPayloadBytes(Direction::kSent, bytes);
+  metrics_->AddPayloadBytes(Method::kMeasure, Direction::kSent, bytes);
   std::lock_guard lock(mutex_);
   bytes_sent_ += bytes;
 }
@@ -143,7 +186,6 @@ void MeasureTally::Consumed() {
 void MeasureTally::Scored(const MeasureCall& call, const ProjectionItem& item) {
   const measurement::RunInfo& info = item.result->info;
   metrics_->AddProjections(1, 0);
-  metrics_->Observe(Method::kMeasure, Phase::kExecute, info.total_seconds);
   std::lock_guard lock(mutex_);
   const double seconds = Seconds(item.ended - item.complete);
   (scored_ == 0 ? first_seconds_ : further_seconds_) += seconds;
@@ -155,16 +197,22 @@ void MeasureTally::Scored(const MeasureCall& call, const ProjectionItem& item) {
   max_batch_ = std::max(max_batch_, info.batch_size);
   widest_ = std::max(widest_, item.columns);
   AddResources(call, info.resources);
+  std::vector<EngineResource> counted;  // what the projection only shares was counted before
   // Some of the original space come with the first projection.
   for (const EngineResource& resource : info.resources) {
-    if (resource.space != "original") continue;
+    if (resource.space != "original") {
+      counted.push_back(resource);
+      continue;
+    }
     const bool known =
         std::any_of(original_.resources.begin(), original_.resources.end(),
                     [&](const auto& other) { return SameResource(other, resource); });
     if (known) continue;
+    counted.push_back(resource);
     original_.resources.push_back(resource);
     if (!resource.reused) original_.resource_seconds += resource.build_seconds;
   }
+  CountWork(call, info, counted);
   spec_seconds_.resize(info.spec_seconds.size());
   for (size_t i = 0; i < spec_seconds_.size(); ++i) spec_seconds_[i] += info.spec_seconds[i];
   if (call.header.result().report_detail() != v1::REPORT_DETAIL_TIMELINE ||
@@ -249,9 +297,10 @@ double MeasureTally::queue_seconds() const {
 }
 
 void MeasureTally::WriteTiming(const MeasureCall& call, v1::Timing* out) const {
-  const double execution = original_.total_seconds + scoring_seconds_;
+  const double execution = execution_seconds();
   if (is_started_) out->set_queue_seconds(Seconds(started_ - accepted_));
   if (is_input_complete_) out->set_input_receive_seconds(Seconds(input_complete_ - accepted_));
+  out->set_input_prepare_seconds(prepare_seconds_);
   out->set_setup_seconds(call.setup_seconds);
   out->set_planning_seconds(call.setup_seconds);
   out->set_dispatch_seconds(execution);
@@ -259,8 +308,9 @@ void MeasureTally::WriteTiming(const MeasureCall& call, v1::Timing* out) const {
     out->set_execution_seconds(execution);
     out->set_timing_scope(v1::TIMING_SCOPE_SYNCHRONOUS_HOST);
   }
-  out->set_total_host_seconds(call.setup_seconds + execution);
+  out->set_total_host_seconds(prepare_seconds_ + call.setup_seconds + execution);
   out->set_request_seconds(elapsed_seconds());
+  out->set_result_send_seconds(send_seconds_);
   out->set_received_bytes(bytes_received_);
   out->set_sent_bytes(bytes_sent_);
 }

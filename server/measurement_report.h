@@ -30,11 +30,19 @@ class MeasureTally {
   explicit MeasureTally(Metrics* metrics) : metrics_(metrics) {}
 
   // The stations of a call, each told once, in this order.
-  void Accepted();
+  void Accepted(const MeasureCall& call);
   void Started();        // it left the queue
   void InputComplete();  // data set and labels are there
   void BindBegan();
   void BindEnded(const MeasureCall& call);
+
+  // Checking and laying out the data set or a projection.
+  void Prepared(Clock::duration duration);
+  // An answer is handed to the transport; it has been written.
+  void SendBegan();
+  void SendEnded();
+  // The call is over: its seconds go to the metrics.
+  void Ended();
 
   void BytesReceived(int64_t bytes);
   void BytesSent(int64_t bytes);
@@ -54,6 +62,10 @@ class MeasureTally {
   // With mutex_ held.
   void WriteTiming(const MeasureCall& call, v1::Timing* out) const;
   void CountError(const v1::ErrorDetail& error);
+  // What was built or found, and for how long each provider worked. `resources` of `info`.
+  void CountWork(const MeasureCall& call, const measurement::RunInfo& info,
+                 const std::vector<EngineResource>& resources) const;
+  double execution_seconds() const { return original_.total_seconds + scoring_seconds_; }
   void AddResources(const MeasureCall& call, const std::vector<EngineResource>& resources);
   void WriteProviders(const MeasureCall& call, int max_in_flight, v1::MeasureReport* out) const;
   void WriteOriginal(const MeasureCall& call, v1::MeasureReport* out) const;
@@ -67,6 +79,9 @@ class MeasureTally {
   measurement::RunInfo original_;
   int64_t bytes_received_ = 0, bytes_sent_ = 0;
   int64_t consumed_ = 0, scored_ = 0, refused_ = 0;
+  double setup_seconds_ = 0, prepare_seconds_ = 0, send_seconds_ = 0;
+  int sending_ = 0;  // answers that are not written yet
+  Clock::time_point sending_since_;
   double resource_seconds_ = 0, metric_seconds_ = 0, scoring_seconds_ = 0;
   double first_seconds_ = 0, further_seconds_ = 0;
   int64_t temporary_peak_bytes_ = 0;

@@ -146,7 +146,7 @@ absl::Status MeasurementStream::Admit(v1::MeasureHeader header) {
   }
   single_bytes_ = static_cast<int64_t>(accepted->ByteSizeLong());
   TENON_RETURN_IF_ERROR(CheckAnswerSize(single_bytes_, server_->limits));
-  tally_.Accepted();
+  tally_.Accepted(*call_);
   TENON_RETURN_IF_ERROR(server_->executor.Submit(StartTask()));
   if (single_ == nullptr) SendFrame(std::move(response));
   if (call_->stored == nullptr && !call_->dataset.complete()) {
@@ -370,14 +370,9 @@ void MeasurementStream::OnHalfClose() {
 void MeasurementStream::OnEnd() {
   const absl::Status status = outcome();
   const double seconds = tally_.elapsed_seconds();
+  tally_.Ended();
   server_->metrics.CallEnded(Method::kMeasure, status, seconds);
-  std::string request_id;
-  {
-    std::lock_guard lock(mutex_);
-    request_id = request_id_;
-  }
-  LogRequest("tenon.v1.MeasurementService/Measure", request_id, status, seconds,
-             CallerFields(caller()));
+  LogRequest(MethodName(Method::kMeasure), RequestId(), status, seconds, CallerFields(caller()));
 }
 
 }  // namespace tenon::server

@@ -83,7 +83,11 @@ class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::Measur
   std::function<void()> OnExecutor(Work work) {
     return [self = Self(), work = std::move(work)] {
       if (self->cancel()->cancelled()) return;  // the stream ends by itself
-      self->Guarded(work);
+      const WorkWatch::Entry entry(&self->server_->work_watch, self->cancel(),
+                                   MethodName(Method::kMeasure), self->RequestId());
+      if (const auto seconds = self->RunTask(work)) {
+        self->server_->metrics.ObserveCancellation(*seconds);
+      }
     };
   }
   std::function<void()> StartTask();
@@ -117,6 +121,10 @@ class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::Measur
 
   void OnEnd() override;
   std::shared_ptr<MeasurementStream> Self();
+  std::string RequestId() const {
+    std::lock_guard lock(mutex_);
+    return request_id_;
+  }
 
   ServerState* const server_;
   MeasureTally tally_;

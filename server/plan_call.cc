@@ -78,7 +78,19 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
 
  private:
   void Run() {
-    const absl::Status status = AnswerWithinMemory([this] { return Answer(); });
+    const Clock::time_point begin = Clock::now();
+    const auto observe = [this](Phase phase, Clock::duration duration) {
+      state_->metrics.Observe(Method::kPlanContraction, phase,
+                              std::chrono::duration<double>(duration).count());
+    };
+    observe(Phase::kQueue, begin - start_);
+    absl::Status status;
+    {  // left before the end, which may destroy this
+      const WorkWatch::Entry entry(&state_->work_watch, &cancel(), kMethodName,
+                                   std::string(Utf8Prefix(request_.request_id(), kLoggedIdBytes)));
+      status = AnswerWithinMemory([this] { return Answer(); });
+    }
+    observe(Phase::kSetup, Clock::now() - begin);
     End(Outcome(WithoutHeader(status)));  // this request has none
   }
 

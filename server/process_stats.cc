@@ -74,15 +74,19 @@ std::optional<double> QuotaOf(const std::string& directory) {
   return std::nullopt;
 }
 
-// The number in kilobytes behind `key` in a file of /proc, in bytes; 0 when absent.
-int64_t KilobytesOf(const std::string& text, absl::string_view key) {
+// The number behind `key` in a file of /proc, without its unit; 0 when absent.
+int64_t NumberOf(const std::string& text, absl::string_view key) {
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     if (!absl::ConsumePrefix(&line, key)) continue;
-    int64_t kilobytes = 0;
+    int64_t number = 0;
     absl::ConsumeSuffix(&line, "kB");
-    if (absl::SimpleAtoi(absl::StripAsciiWhitespace(line), &kilobytes)) return kilobytes * 1024;
+    if (absl::SimpleAtoi(absl::StripAsciiWhitespace(line), &number)) return number;
   }
   return 0;
+}
+
+int64_t KilobytesOf(const std::string& text, absl::string_view key) {
+  return NumberOf(text, key) * 1024;
 }
 
 double Seconds(const timeval& time) {
@@ -96,6 +100,7 @@ ProcessStats ReadProcessStats() {
   const std::string status = ReadText("/proc/self/status");
   stats.resident_bytes = KilobytesOf(status, "VmRSS:");
   stats.peak_resident_bytes = KilobytesOf(status, "VmHWM:");
+  stats.threads = NumberOf(status, "Threads:");
   rusage usage{};
   if (getrusage(RUSAGE_SELF, &usage) == 0) {
     stats.cpu_seconds = Seconds(usage.ru_utime) + Seconds(usage.ru_stime);

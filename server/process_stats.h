@@ -14,6 +14,7 @@ struct ProcessStats {
   int64_t peak_resident_bytes = 0;
   double cpu_seconds = 0;  // user and system
   int64_t open_files = 0;
+  int64_t threads = 0;
 };
 ProcessStats ReadProcessStats();
 

@@ -8,6 +8,7 @@
 #include "backends/core/strings.h"
 #include "backends/cpu/host_provider.h"
 #include "google/protobuf/util/time_util.h"
+#include "server/caches.h"
 #include "server/content_store.h"
 #include "server/job_board.h"
 #include "server/process_stats.h"
@@ -49,6 +50,8 @@ v1::ProviderState ToProto(ProviderCondition condition) {
       return v1::PROVIDER_STATE_READY;
     case ProviderCondition::kFailed:
       return v1::PROVIDER_STATE_FAILED;
+    case ProviderCondition::kDraining:
+      return v1::PROVIDER_STATE_DRAINING;
   }
   return v1::PROVIDER_STATE_UNSPECIFIED;
 }
@@ -194,7 +197,7 @@ void FillResources(const tenon_provider_info& info, v1::Provider* out) {
 void FillProvider(const ServerState& state, const ProviderRegistry::Entry& entry,
                   v1::Provider* out) {
   out->set_name(entry.name);
-  const ProviderCondition condition = ConditionOf(entry);
+  const ProviderCondition condition = ConditionOf(entry, state.lifecycle.phase());
   out->set_state(ToProto(condition));
   if (!entry.usable() && condition != ProviderCondition::kStarting) {
     *out->mutable_error() = ToErrorDetail(entry.absence);
@@ -225,6 +228,9 @@ void FillMethod(const MethodStatistics& from, v1::MethodStatistics* out) {
   out->set_started(from.succeeded + from.failed + from.in_flight);
   out->set_succeeded(from.succeeded);
   out->set_active(from.in_flight);
+  out->set_received_bytes(from.received_bytes);
+  out->set_sent_bytes(from.sent_bytes);
+  out->set_items(from.items);
   for (const auto& [reason, count] : from.failures) {
     v1::ReasonCount* failure = out->add_failures();
     failure->set_reason(reason);
@@ -237,6 +243,27 @@ void FillMethod(const MethodStatistics& from, v1::MethodStatistics* out) {
     seconds->set_total_seconds(phase.seconds);
     seconds->set_max_seconds(phase.max_seconds);
   }
+}
+
+void FillProviderStatistics(const ProviderStatistics& from, v1::ProviderStatistics* out) {
+  out->set_provider(from.provider);
+  out->set_groups(from.groups);
+  out->set_resources(from.resources_built);
+  out->set_flops(from.multiply_adds);
+  out->set_execution_seconds(from.busy_seconds);
+  out->set_to_device_bytes(from.to_device_bytes);
+  out->set_from_device_bytes(from.from_device_bytes);
+  out->set_failures(from.faults);
+}
+
+void FillCache(const CacheFigures& from, v1::CacheStatistics* out) {
+  out->set_cache(from.name);
+  out->set_hits(from.hits);
+  out->set_misses(from.misses);
+  out->set_evictions(from.evictions);
+  out->set_entries(from.entries);
+  out->set_size_bytes(from.bytes);
+  out->set_limit_bytes(from.limit_bytes);
 }
 
 class ProviderService final : public v1::ProviderService::CallbackService {
@@ -314,15 +341,13 @@ class ProviderService final : public v1::ProviderService::CallbackService {
     v1::QueueStatistics* queue = response->add_queues();
     queue->set_priority(v1::PRIORITY_CLASS_DEFAULT);
     queue->set_waiting(static_cast<int32_t>(state_->executor.queued()));
-    const planner::PlanCache::Counters plans = state_->plan_cache.counters();
-    v1::CacheStatistics* cache = response->add_caches();
-    cache->set_cache("plan_cache");
-    cache->set_hits(plans.hits);
-    cache->set_misses(plans.misses);
-    cache->set_evictions(plans.evictions);
-    cache->set_entries(plans.entries);
-    cache->set_size_bytes(plans.bytes);
     if (state_->jobs != nullptr) WriteJobs(state_->jobs->counts(), response->mutable_jobs());
+    for (const ProviderStatistics& provider : state_->metrics.Providers()) {
+      FillProviderStatistics(provider, response->add_providers());
+    }
+    for (const CacheFigures& cache : ReadCaches(*state_)) {
+      FillCache(cache, response->add_caches());
+    }
     const ProcessStats process = ReadProcessStats();
     v1::MemoryStatistics* memory = response->mutable_memory();
     memory->set_budget_bytes(state_->budget.limit_bytes());

@@ -149,8 +149,16 @@ ProviderCondition ConditionOf(const ProviderRegistry::Entry& entry) {
   }
 }
 
+ProviderCondition ConditionOf(const ProviderRegistry::Entry& entry, ServerPhase phase) {
+  const ProviderCondition condition = ConditionOf(entry);
+  const bool draining = phase == ServerPhase::kDraining || phase == ServerPhase::kStopped;
+  return draining && condition == ProviderCondition::kReady ? ProviderCondition::kDraining
+                                                            : condition;
+}
+
 std::string_view ConditionName(ProviderCondition condition) {
-  constexpr std::array<std::string_view, 4> kNames = {"absent", "starting", "ready", "failed"};
+  constexpr std::array<std::string_view, kProviderConditions.size()> kNames = {
+      "absent", "starting", "ready", "failed", "draining"};
   return kNames[static_cast<size_t>(condition)];
 }
 

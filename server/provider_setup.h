@@ -3,6 +3,7 @@
 #ifndef TENON_SERVER_PROVIDER_SETUP_H_
 #define TENON_SERVER_PROVIDER_SETUP_H_
 
+#include <array>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -39,8 +40,13 @@ void WarmProviders(const std::vector<ProviderSource>& sources, const Calibration
                    ProviderRegistry* registry, const std::function<void()>& changed);
 
 // How an entry of the registry stands.
-enum class ProviderCondition { kAbsent, kStarting, kReady, kFailed };
+enum class ProviderCondition { kAbsent, kStarting, kReady, kFailed, kDraining };
+constexpr std::array<ProviderCondition, 5> kProviderConditions = {
+    ProviderCondition::kAbsent, ProviderCondition::kStarting, ProviderCondition::kReady,
+    ProviderCondition::kFailed, ProviderCondition::kDraining};
 ProviderCondition ConditionOf(const ProviderRegistry::Entry& entry);
+// The same in a server that may be on its way out: what is ready then finishes what it has.
+ProviderCondition ConditionOf(const ProviderRegistry::Entry& entry, ServerPhase phase);
 std::string_view ConditionName(ProviderCondition condition);
 
 }  // namespace tenon::server

@@ -59,6 +59,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Config& config, Part
   std::unique_ptr<Server> server(new Server(config, std::move(parts)));
   TENON_RETURN_IF_ERROR(DeclareProviders(server->config_.providers, server->parts_.providers,
                                          &server->state_->providers));
+  for (const ProviderRegistry::Entry& entry : server->state_->providers.entries()) {
+    server->state_->metrics.DeclareProvider(entry.name);
+  }
   if (config.scratch_budget_bytes > 0) {
     auto scratch = ScratchSpace::Create(config.scratch_dir, config.default_scratch_dir,
                                         config.scratch_budget_bytes);
@@ -75,6 +78,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Config& config, Part
   TENON_RETURN_IF_ERROR(server->Bind());
   server->state_->lifecycle.AddListener(
       [self = server.get()](ServerPhase phase) { self->OnPhase(phase); });
+  server->state_->work_watch.Configure(Milliseconds(server->config_.stuck_work_limit),
+                                       [self = server.get()] { self->OnStuckWork(); });
+  server->state_->work_watch.Start();
   server->warm_up_ = std::thread([self = server.get()] { self->WarmUp(); });
   return server;
 }
@@ -142,6 +148,7 @@ Server::~Server() {
   drain_.join();
   stopper_.join();
   warm_up_.join();
+  state_->work_watch.Stop();
 }
 
 absl::Status Server::Bind() {
@@ -305,7 +312,7 @@ void Server::WarmUp() {
 
 // A server whose providers have all failed answers, but can do no work.
 bool Server::IsReady() const {
-  if (state_->lifecycle.phase() != ServerPhase::kReady) return false;
+  if (state_->lifecycle.phase() != ServerPhase::kReady || state_->work_watch.stuck()) return false;
   const std::vector<ProviderRegistry::Entry> entries = state_->providers.entries();
   return std::any_of(entries.begin(), entries.end(),
                      [](const auto& entry) { return entry.usable(); });
@@ -334,6 +341,13 @@ bool Server::ProvidersEndServer() const {
   return failed && (config_.exit_when == "any" || !left);
 }
 
+void Server::OnStuckWork() {
+  const bool stuck = state_->work_watch.stuck();
+  Log(stuck ? LogLevel::kError : LogLevel::kInfo, stuck ? "not ready" : "ready again",
+      {{"reason", std::string("stuck work")}});
+  UpdateHealth();
+}
+
 void Server::SetHealth(const std::string& name, bool serving) {
   // Watchers are told every time something is set, so only changes are.
   const auto [known, added] = health_.emplace(name, serving);
@@ -348,7 +362,7 @@ void Server::UpdateHealth() {
   // Providers get healthy one by one while the server still starts.
   for (const ProviderRegistry::Entry& entry : state_->providers.entries()) {
     SetHealth(StrCat("provider/", entry.name),
-              entry.usable() && (serving || phase == ServerPhase::kStarting));
+              entry.usable() && (phase == ServerPhase::kReady || phase == ServerPhase::kStarting));
   }
   for (const auto& [name, service] : services_) SetHealth(name, serving);
   SetHealth("", serving);
@@ -487,6 +501,12 @@ bool Server::Idle() const {
 }
 
 void Server::LogStuck() const {
+  for (const WorkWatch::Task& task : state_->work_watch.Running()) {
+    Log(LogLevel::kError, "stuck work",
+        {{"method", task.method},
+         {"request_id", task.request_id},
+         {"running_seconds", task.running_seconds}});
+  }
   for (const MethodStatistics& method : state_->metrics.Statistics()) {
     if (method.in_flight == 0) continue;
     Log(LogLevel::kError, "stuck calls",

@@ -94,6 +94,7 @@ class Server {
   void OnProviderChange();
   bool ProvidersEndServer() const;
   void BeginDrain();
+  void OnStuckWork();
   void OnPhase(ServerPhase phase);
   void Drain();
   void StopGrpc();

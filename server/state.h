@@ -25,6 +25,7 @@
 #include "server/lifecycle.h"
 #include "server/metrics.h"
 #include "server/plan_store.h"
+#include "server/work_watch.h"
 #include "server/write_watchdog.h"
 
 namespace tenon::server {
@@ -123,6 +124,7 @@ struct ServerState {
   planner::PlanCache plan_cache{int64_t{64} << 20};
   PlanStore plans{int64_t{64} << 20};
   WriteWatchdog watchdog;
+  WorkWatch work_watch;
   std::shared_ptr<ContentStore> store;          // data sets and tensors by content
   std::shared_ptr<ScratchSpace> scratch;        // null: no temporary files
   std::shared_ptr<JobBoard> jobs;               // null: jobs are not offered

@@ -57,8 +57,15 @@ void* BlockPool::Take(int64_t bytes) {
       kept_bytes_ -= found.bytes;
       kept_.erase(best);
     }
+    taken_bytes_ += bytes;
   }
-  if (found.memory == nullptr) return Map(bytes);
+  if (found.memory == nullptr) {
+    char* const mapped = Map(bytes);
+    if (mapped != nullptr) return mapped;
+    std::lock_guard lock(mutex_);
+    taken_bytes_ -= bytes;
+    return nullptr;
+  }
   if (found.bytes > bytes) munmap(found.memory + bytes, found.bytes - bytes);
   return found.memory;
 }
@@ -68,6 +75,7 @@ void BlockPool::Give(void* memory, int64_t bytes) {
   {
     const Block block{static_cast<char*>(memory), RoundToPages(bytes), now_()};
     std::lock_guard lock(mutex_);
+    taken_bytes_ -= block.bytes;
     if (block.bytes > limit_bytes_) {
       excess.push_back(block);
     } else {
@@ -113,6 +121,11 @@ void BlockPool::TrimIdle(std::chrono::steady_clock::duration idle) {
 int64_t BlockPool::kept_bytes() const {
   std::lock_guard lock(mutex_);
   return kept_bytes_;
+}
+
+int64_t BlockPool::taken_bytes() const {
+  std::lock_guard lock(mutex_);
+  return taken_bytes_;
 }
 
 std::vector<BlockPool::Block> BlockPool::Excess(int64_t keep_bytes) {

@@ -42,6 +42,8 @@ class BlockPool {
   void TrimIdle(std::chrono::steady_clock::duration idle);
   // Bytes kept, in use by nobody.
   int64_t kept_bytes() const;
+  // Bytes taken and not given back.
+  int64_t taken_bytes() const;
 
  private:
   struct Block {
@@ -56,7 +58,7 @@ class BlockPool {
 
   const std::function<TimePoint()> now_;
   mutable std::mutex mutex_;
-  int64_t limit_bytes_ = 0, kept_bytes_ = 0;
+  int64_t limit_bytes_ = 0, kept_bytes_ = 0, taken_bytes_ = 0;
   std::vector<Block> kept_;  // least recently used first
 };
 

@@ -165,6 +165,10 @@ absl::StatusOr<int64_t> Session::projection_bytes(int64_t columns) const {
   return ProjectionPeak(columns, impl_->specs, impl_->options, impl_->plan, impl_->providers);
 }
 int64_t Session::original_bytes() const { return impl_->plan.Original(); }
+int64_t Session::original_working_bytes() const {
+  const SessionPlan& plan = impl_->plan;
+  return plan.original_working > plan.in_flight * plan.Projection() ? plan.original_working : 0;
+}
 int64_t Session::warm_bytes() const {
   int64_t bytes = 0;
   for (const auto& kept : impl_->plan.warm) bytes += kept->resource.bytes;

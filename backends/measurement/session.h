@@ -117,7 +117,10 @@ class Session {
   // What one projection of this width takes at most while it is scored. EXCEEDS_MEMORY_BUDGET as
   // Measure.
   absl::StatusOr<int64_t> projection_bytes(int64_t columns) const;
-  int64_t original_bytes() const;           // kept for the original side
+  int64_t original_bytes() const;  // kept for the original side
+  // Scratch while the original side is built, where that is more than what the projections in
+  // flight take: planned_peak_bytes() then holds it in their place. Else 0.
+  int64_t original_working_bytes() const;
   int64_t warm_bytes() const;               // of what was there already, beside original_bytes()
   int64_t planned_temporary_bytes() const;  // files of all projections in flight
   int in_flight() const;                    // projections at once

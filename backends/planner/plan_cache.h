@@ -38,6 +38,7 @@ class PlanCache {
 
   void Clear();
   Counters counters() const;
+  int64_t limit_bytes() const { return max_bytes_; }
 
  private:
   struct Entry {

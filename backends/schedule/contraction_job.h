@@ -179,6 +179,13 @@ class ContractionJob {
   // program can't have had: a group outside the range, missing, repeated or foreign blocks and
   // levels, data of another size.
   absl::Status SetCheckpoint(Checkpoint* checkpoint, ResumePoint resume);
+  // Told of every run of a slice group as it ends: where it ran, how many slices it has, how long
+  // it took and how it ended. Called from workers, by several at once; must not block.
+  using GroupFn = std::function<void(std::string_view provider, int64_t slices, double seconds,
+                                     const absl::Status& outcome)>;
+  // Before Start; null: nobody is told.
+  void SetGroupObserver(GroupFn observer);
+
   // Takes the memory; `operands` are in dtype() (see ConvertTensor) and outlive the job; varying
   // ones may be null. Once, before the first set. A provider that fails here takes no part, where
   // others are left.

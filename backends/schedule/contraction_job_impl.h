@@ -59,6 +59,7 @@ struct ContractionJob::Impl {
   bool checkpointed = false;        // SetCheckpoint was called: there is one run
   Checkpoint* checkpoint = nullptr;
   ResumePoint resume;
+  GroupFn group_observer;
 
   Progress NothingDone() const {
     Progress progress;

@@ -18,8 +18,14 @@ namespace tenon::schedule {
 absl::Status ContractionJob::Impl::RunOneGroup(Lane& lane, int worker, int64_t group,
                                                void* partial_sum, int64_t* group_exponent) {
   const PreparedContraction::Group at = prepared->GroupAt(group);
-  return lane.execution->RunGroup(worker, at.block, at.first_slice, at.last_slice, partial_sum,
-                                  group_exponent);
+  const Clock::time_point start = Clock::now();
+  const absl::Status outcome = lane.execution->RunGroup(worker, at.block, at.first_slice,
+                                                        at.last_slice, partial_sum, group_exponent);
+  if (group_observer != nullptr) {
+    group_observer(lane.plan->provider->name(), at.last_slice - at.first_slice, SecondsSince(start),
+                   outcome);
+  }
+  return outcome;
 }
 
 // What a call for a whole lane failed with: OK when the others can do without it.
@@ -156,6 +162,10 @@ absl::Status ContractionJob::SetCheckpoint(Checkpoint* checkpoint, ResumePoint r
   job.checkpoint = checkpoint;
   job.resume = std::move(resume);
   return absl::OkStatus();
+}
+
+void ContractionJob::SetGroupObserver(GroupFn observer) {
+  impl_->group_observer = std::move(observer);
 }
 
 absl::Status ContractionJob::Start(std::vector<const void*> operands) {

@@ -93,6 +93,7 @@ std::string PreparationKey(const ContractionRequest& request,
 std::shared_ptr<const PreparedContraction> ProgramCache::Find(const std::string& key) {
   std::lock_guard lock(mutex_);
   const auto found = by_key_.find(key);
+  ++(found == by_key_.end() ? counters_.misses : counters_.hits);
   if (found == by_key_.end()) return nullptr;
   entries_.splice(entries_.begin(), entries_, found->second);
   return found->second->contraction;
@@ -108,6 +109,7 @@ void ProgramCache::Insert(std::string key, std::shared_ptr<const PreparedContrac
     by_key_.erase(entries_.back().key);
     bytes_ -= entries_.back().bytes;
     evicted.splice(evicted.begin(), entries_, std::prev(entries_.end()));
+    ++counters_.evictions;
   }
   entries_.push_front(Entry{std::move(key), std::move(contraction), bytes});
   by_key_.emplace(entries_.front().key, entries_.begin());
@@ -120,6 +122,11 @@ void ProgramCache::Clear() {
   by_key_.clear();
   removed.swap(entries_);
   bytes_ = 0;
+}
+
+ProgramCache::Counters ProgramCache::counters() const {
+  std::lock_guard lock(mutex_);
+  return counters_;
 }
 
 size_t ProgramCache::entries() const {

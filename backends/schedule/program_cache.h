@@ -39,9 +39,15 @@ class ProgramCache {
 
   void Clear();
 
+  struct Counters {
+    int64_t hits = 0, misses = 0;  // of Find
+    int64_t evictions = 0;
+  };
+  Counters counters() const;
   size_t entries() const;
   // An estimate of the memory of all entries.
   int64_t bytes() const;
+  int64_t limit_bytes() const { return max_bytes_; }
 
  private:
   struct Entry {
@@ -56,6 +62,7 @@ class ProgramCache {
   std::list<Entry> entries_;  // most recently used first
   std::unordered_map<std::string_view, std::list<Entry>::iterator> by_key_;
   int64_t bytes_ = 0;
+  Counters counters_;
 };
 
 }  // namespace tenon::schedule

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -359,6 +360,63 @@ TEST_F(ToolTest, InfoAndMeasures) {
   EXPECT_THAT(RunWith({"measures", "tnc", "--server", address}).out, HasSubstr("default 20"));
   EXPECT_EQ(json::parse(RunWith({"measures", "--json", "--server", address}).out)[0]["alias"],
             "tnc");
+}
+
+FakeServer::Script ServerInState(v1::ServerState state, v1::ProviderState provider) {
+  return {.server_info =
+              [state](v1::GetServerInfoResponse* response) {
+                response->set_version("1.2.3");
+                response->set_state(state);
+                response->mutable_build()->set_type("Release");
+                response->mutable_start_time()->set_seconds(time(nullptr));
+                response->mutable_host()->set_memory_bytes(int64_t{1} << 30);
+                response->mutable_limits()->set_memory_budget_bytes(int64_t{1} << 29);
+                auto* feature = response->add_features();
+                feature->set_name("tls");
+                return grpc::Status::OK;
+              },
+          .list_providers =
+              [provider](const v1::ListProvidersRequest&, v1::ListProvidersResponse* response) {
+                auto* cpu = response->add_providers();
+                cpu->set_name("cpu");
+                cpu->set_state(provider);
+                cpu->mutable_error()->set_message("it broke");
+                return grpc::Status::OK;
+              }};
+}
+
+TEST_F(ToolTest, DoctorExitsWithOneWhenSomethingFails) {
+  {
+    FakeServer server(ServerInState(v1::SERVER_STATE_READY, v1::PROVIDER_STATE_READY));
+    const Result well = RunWith({"doctor", "--server", server.address()});
+    EXPECT_EQ(well.code, 0) << well.out;
+    EXPECT_THAT(well.out, HasSubstr("ok    provider cpu"));
+    EXPECT_THAT(well.out, HasSubstr("warn  version"));  // the server's is another one
+    EXPECT_THAT(well.out, HasSubstr("0 failures"));
+    const json same = json::parse(RunWith({"doctor", "--json", "--server", server.address()}).out);
+    EXPECT_EQ(same["ok"], true);
+    EXPECT_EQ(same["findings"][0]["subject"], "server");
+  }
+  {
+    FakeServer server(ServerInState(v1::SERVER_STATE_READY, v1::PROVIDER_STATE_FAILED));
+    const Result failed = RunWith({"doctor", "--server", server.address()});
+    EXPECT_EQ(failed.code, 1);
+    EXPECT_THAT(failed.out, HasSubstr("it broke"));
+    EXPECT_THAT(failed.out, HasSubstr("-> restart"));
+  }
+  {
+    FakeServer server(ServerInState(v1::SERVER_STATE_DRAINING, v1::PROVIDER_STATE_READY));
+    EXPECT_EQ(RunWith({"doctor", "--server", server.address()}).code, 1);
+  }
+  {
+    FakeServer server(ServerInState(v1::SERVER_STATE_STARTING, v1::PROVIDER_STATE_STARTING));
+    EXPECT_EQ(RunWith({"doctor", "--server", server.address()}).code, 0) << "only warnings";
+  }
+  const Result nobody =
+      RunWith({"doctor", "--timeout", "1", "--server", "unix:" + Path("nobody.sock")});
+  EXPECT_EQ(nobody.code, 1);
+  EXPECT_THAT(nobody.out, HasSubstr("fail  server"));
+  EXPECT_THAT(nobody.out, HasSubstr("-> start tenond"));
 }
 
 // Scores each projection by its first value; NaN is refused.

@@ -176,5 +176,17 @@ TEST(Process, CommandsPrintAndExit) {
   for (Tenond* tenond : {&version, &help, &check, &print}) EXPECT_EQ(tenond->ExitCode(), 0);
 }
 
+TEST(Process, DoctorExitsWithOneWhenSomethingFails) {
+  Tenond well(With({"--doctor", "--json", "--memory_budget=64MiB"}));
+  const auto found = nlohmann::json::parse(well.Rest());
+  EXPECT_EQ(well.ExitCode(), found["ok"].get<bool>() ? 0 : 1);
+  EXPECT_TRUE(found["ok"].get<bool>()) << found;
+
+  const auto server = StartOrDie(TestConfig());
+  Tenond taken(With({"--doctor", StrCat("--listen=", server->addresses()[0])}));
+  EXPECT_THAT(taken.Rest(), HasSubstr("fail  listen"));
+  EXPECT_EQ(taken.ExitCode(), 1);
+}
+
 }  // namespace
 }  // namespace tenon::testing

@@ -1,5 +1,6 @@
 """The server's face to operators: health, reflection, metrics, signals."""
 
+import json
 import signal
 import urllib.error
 import urllib.request
@@ -60,6 +61,7 @@ def test_metrics_and_probes(server):
     assert http(server.metrics, "/readyz")[0] == 200
     status, text = http(server.metrics, "/metrics")
     assert status == 200
+    # Kept by tests/golden/metrics.txt; here only that a scraper of another language gets them.
     for family in ("tenon_build_info", "tenon_requests_total", "tenon_memory_budget_bytes",
                    "tenon_process_resident_bytes"):
         assert f"\n{family}" in "\n" + text, family
@@ -74,6 +76,29 @@ def test_server_info_tells_limits(stubs, server):
     assert {"cpu", "reference", "cuda:0"} <= set(by_name)
     assert by_name["cpu"].state == stubs.provider_pb2.PROVIDER_STATE_READY
     assert by_name["cuda:0"].state == stubs.provider_pb2.PROVIDER_STATE_ABSENT
+
+
+def test_the_log_has_one_line_for_each_call_with_its_request(stubs, start_server):
+    pb2 = stubs.contraction_pb2
+    server = start_server("--log_format=json")
+    server.wait_until_ready(stubs)
+    contract = stubs.contraction_pb2_grpc.ContractionServiceStub(server.channel).Contract
+    good = pb2.ContractHeader(request_id="good\nid")
+    operand = good.network.operands.add(indices=["a"], inline_data=bytes(16))
+    operand.spec.dtype = stubs.tensor_pb2.DATA_TYPE_FLOAT64
+    operand.spec.shape.append(2)
+    list(contract(iter([pb2.ContractRequest(header=good)]), timeout=30))
+    bad = pb2.ContractHeader(request_id="bad")
+    with pytest.raises(grpc.RpcError):
+        list(contract(iter([pb2.ContractRequest(header=bad)]), timeout=30))
+    assert server.stop() == 0, server.text()
+    lines = [json.loads(line) for line in server.text().splitlines()]
+    requests = [line for line in lines if line["event"] == "request"]
+    assert all({"method", "request_id", "seconds", "reason"} <= set(line) for line in requests)
+    by_id = {line["request_id"]: line for line in requests if "Contract" in line["method"]}
+    assert by_id["good\nid"]["reason"] == "OK"
+    assert by_id["bad"]["reason"] != "OK" and by_id["bad"]["message"]
+    assert len([line for line in requests if "Contract" in line["method"]]) == 2
 
 
 @pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT],

@@ -248,6 +248,32 @@ TEST_F(ContentStoreTest, EvictsUnusedContentWhenWorkNeedsTheRoom) {
   EXPECT_EQ(budget_.reserved_bytes(), 300 + kEntry);
 }
 
+TEST_F(ContentStoreTest, CountsLookUpsAndWhatItPutOut) {
+  budget_.SetReclaimer([this](int64_t bytes) { store_.Evict(bytes); });
+  const std::string dataset = Put(MakeTensor({300}, 1))->handle;
+  const std::string tensor = Put(MakeTensor({200}, 2), {}, Kind::kTensor)->handle;
+  EXPECT_TRUE(store_.Get(Kind::kDataset, dataset).ok());
+  EXPECT_FALSE(store_.Get(Kind::kDataset, tensor).ok());
+  EXPECT_TRUE(store_.Get(Kind::kTensor, tensor).ok());
+  EXPECT_TRUE(store_.Get(Kind::kTensor, tensor).ok());
+  ContentStore::AllCounters counters = store_.counters();
+  EXPECT_EQ(counters.datasets.hits, 1);
+  EXPECT_EQ(counters.datasets.misses, 1);
+  EXPECT_EQ(counters.datasets.entries, 1);
+  EXPECT_EQ(counters.datasets.bytes, 300);
+  EXPECT_EQ(counters.tensors.hits, 2);
+  EXPECT_EQ(counters.tensors.misses, 0);
+  EXPECT_EQ(counters.tensors.bytes, 200);
+  EXPECT_EQ(counters.resources.entries, 0);
+
+  const auto everything = budget_.Reserve(1000 + 3 * kEntry);
+  ASSERT_TRUE(everything.ok()) << everything.status();
+  counters = store_.counters();
+  EXPECT_EQ(counters.datasets.evictions, 1);
+  EXPECT_EQ(counters.tensors.evictions, 1);
+  EXPECT_EQ(counters.datasets.entries + counters.tensors.entries, 0);
+}
+
 TEST_F(ContentStoreTest, NewContentTakesThePlaceOfOld) {
   budget_.SetReclaimer([this](int64_t bytes) { store_.Evict(bytes); });
   for (uint8_t i = 0; i < 20; ++i) {

@@ -72,5 +72,21 @@ TEST(Lifecycle, AdmitsOnlyWhileServing) {
   }
 }
 
+TEST(Lifecycle, TellsHowLongTheWayOutTook) {
+  Lifecycle::Clock::time_point now;
+  Lifecycle lifecycle([&] { return now; });
+  now += std::chrono::seconds(100);
+  ASSERT_TRUE(lifecycle.MoveTo(P::kReady));
+  EXPECT_EQ(lifecycle.drain_seconds(), 0);
+  ASSERT_TRUE(lifecycle.MoveTo(P::kLameDuck));
+  now += std::chrono::seconds(5);
+  EXPECT_EQ(lifecycle.drain_seconds(), 5);
+  ASSERT_TRUE(lifecycle.MoveTo(P::kDraining));
+  now += std::chrono::seconds(2);
+  ASSERT_TRUE(lifecycle.MoveTo(P::kStopped));
+  now += std::chrono::hours(1);
+  EXPECT_EQ(lifecycle.drain_seconds(), 7);
+}
+
 }  // namespace
 }  // namespace tenon::server

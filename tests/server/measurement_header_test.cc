@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <limits>
 
@@ -287,6 +288,31 @@ TEST(HeaderTest, AcceptedTellsThePlanBeforeAnyChunk) {
   client.Cancel();
   client.Finish();
   EXPECT_TRUE(server.AllReleased());
+}
+
+TEST(HeaderTest, TheTermsOfTheMemoryPlanAddUp) {
+  TestServer server;
+  int with_working_space = 0;
+  for (const char* id : {"stress", "srho", "tnc", "mrre", "lcmc"}) {
+    // Of one column: a projection takes less than the original side.
+    v1::MeasureHeader header = Header(MakeMatrix(150, 40, 1), {id}, 5);
+    header.mutable_execution()->set_in_flight(1);
+    header.mutable_inline_projections();
+    MeasureClient client(&server);
+    client.Send(header);
+    const v1::MeasureResponse first = client.Read();
+    const v1::MeasureMemoryPlan& plan =
+        first.has_single() ? first.single().accepted().memory() : first.accepted().memory();
+    EXPECT_GT(plan.total_bytes(), 0) << id;
+    EXPECT_EQ(plan.total_bytes(), plan.input_bytes() + plan.original_bytes() +
+                                      plan.original_working_bytes() +
+                                      plan.in_flight() * plan.per_projection_bytes())
+        << id;
+    with_working_space += plan.original_working_bytes() > 0 ? 1 : 0;
+    client.ReadAll();
+    client.Finish();
+  }
+  std::printf("%d plans with working space of the original side\n", with_working_space);
 }
 
 TEST(HeaderTest, ABudgetOneByteTooSmallIsRefusedAndTheToldOneTaken) {

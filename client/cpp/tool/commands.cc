@@ -13,7 +13,7 @@
 namespace tenon::tool {
 namespace {
 
-constexpr std::array<Command, 16> kCommands = {{
+constexpr std::array<Command, 17> kCommands = {{
     {ContractSpec, RunContract},
     {EstimateSpec, RunEstimate},
     {PlanSpec, RunPlan},
@@ -29,6 +29,7 @@ constexpr std::array<Command, 16> kCommands = {{
     {InfoSpec, RunInfo},
     {AdminSpec, RunAdmin},
     {TokenSpec, RunToken},
+    {DoctorSpec, RunDoctor},
     {VersionSpec, RunVersion},
 }};
 

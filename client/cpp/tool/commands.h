@@ -47,6 +47,8 @@ CommandSpec AdminSpec();
 int RunAdmin(const Arguments& arguments, const Session& session);
 CommandSpec TokenSpec();
 int RunToken(const Arguments& arguments, const Session& session);
+CommandSpec DoctorSpec();
+int RunDoctor(const Arguments& arguments, const Session& session);
 CommandSpec VersionSpec();
 int RunVersion(const Arguments& arguments, const Session& session);
 

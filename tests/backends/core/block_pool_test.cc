@@ -39,10 +39,12 @@ TEST_F(BlockPoolTest, GivesAKeptBlockAgain) {
   char* const first = Taken(4 * kMiB, 1);
   pool_.Give(first, 4 * kMiB);
   EXPECT_EQ(pool_.kept_bytes(), 4 * kMiB);
+  EXPECT_EQ(pool_.taken_bytes(), 0);
   auto* const again = static_cast<char*>(pool_.Take(4 * kMiB));
   EXPECT_EQ(again, first);
   EXPECT_EQ(again[kMiB], 1);  // its pages were not cleared
   EXPECT_EQ(pool_.kept_bytes(), 0);
+  EXPECT_EQ(pool_.taken_bytes(), 4 * kMiB);
   pool_.Give(again, 4 * kMiB);
 }
 

@@ -59,6 +59,9 @@ TEST_F(ProgramCacheTest, ARepeatedRequestIsNotCompiledAgain) {
   EXPECT_EQ(&second->program(), &first->program());
   EXPECT_EQ(cache_.entries(), 1u);
   EXPECT_FALSE(Prepare(Chain(), nullptr)->Report().cached);
+  EXPECT_EQ(cache_.counters().hits, 1);
+  EXPECT_EQ(cache_.counters().misses, 1);
+  EXPECT_EQ(cache_.counters().evictions, 0);
 }
 
 TEST_F(ProgramCacheTest, JobsOfOneProgramRunSideBySide) {
@@ -155,6 +158,7 @@ TEST_F(ProgramCacheTest, TheLeastRecentlyUsedGoFirst) {
   EXPECT_TRUE(Prepare(requests[0], &cache)->Report().cached);
   const auto third = Prepare(requests[2], &cache);  // pushes out 1
   EXPECT_EQ(cache.entries(), 2u);
+  EXPECT_EQ(cache.counters().evictions, 1);
   EXPECT_TRUE(Prepare(requests[0], &cache)->Report().cached);
   EXPECT_FALSE(Prepare(requests[1], &cache)->Report().cached);
 }

@@ -1,0 +1,106 @@
+#include "server/work_watch.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+namespace tenon::server {
+namespace {
+
+using std::chrono::seconds;
+
+class WorkWatchTest : public ::testing::Test {
+ protected:
+  WorkWatchTest() {
+    watch_.Configure(seconds(10), [this] { ++changes_; });
+  }
+  std::unique_ptr<WorkWatch::Entry> Begin(const CancelToken* cancel, std::string id) {
+    return std::make_unique<WorkWatch::Entry>(&watch_, cancel, "test/Work", std::move(id));
+  }
+  void After(seconds duration) {
+    now_ += duration;
+    watch_.Look();
+  }
+
+  WorkWatch::Clock::time_point now_ = WorkWatch::Clock::now();
+  WorkWatch watch_{[this] { return now_; }};
+  CancelToken cancel_, other_;
+  int changes_ = 0;
+};
+
+TEST_F(WorkWatchTest, LongWorkIsNotStuck) {
+  const auto work = Begin(&cancel_, "a");
+  After(seconds(100'000));
+  EXPECT_FALSE(watch_.stuck());
+  EXPECT_EQ(changes_, 0);
+}
+
+TEST_F(WorkWatchTest, CancelledWorkThatEndsInTimeIsNotStuck) {
+  auto work = Begin(&cancel_, "a");
+  cancel_.Cancel();
+  After(seconds(1));
+  After(seconds(9));
+  work.reset();
+  After(seconds(100));
+  EXPECT_FALSE(watch_.stuck());
+  EXPECT_EQ(changes_, 0);
+}
+
+TEST_F(WorkWatchTest, CancelledWorkThatGoesOnIsStuckUntilItHasBeenGoneForTheLimit) {
+  auto work = Begin(&cancel_, "a");
+  const auto honest = Begin(&other_, "b");
+  cancel_.Cancel();
+  After(seconds(1));
+  EXPECT_FALSE(watch_.stuck());
+  After(seconds(10));
+  EXPECT_TRUE(watch_.stuck());
+  EXPECT_EQ(changes_, 1);
+  After(seconds(10));
+  EXPECT_EQ(changes_, 1) << "told once";
+  work.reset();
+  After(seconds(9));
+  EXPECT_TRUE(watch_.stuck()) << "it does not flap";
+  After(seconds(1));
+  EXPECT_FALSE(watch_.stuck());
+  EXPECT_EQ(changes_, 2);
+}
+
+TEST_F(WorkWatchTest, APassedDeadlineCountsAsCancelled) {
+  const CancelToken expired(WorkWatch::Clock::now() - seconds(1));
+  const auto work = Begin(&expired, "a");
+  After(seconds(0));
+  After(seconds(10));
+  EXPECT_TRUE(watch_.stuck());
+}
+
+TEST_F(WorkWatchTest, ListsWhatRunsLongestFirst) {
+  const auto first = Begin(&cancel_, "first");
+  now_ += seconds(5);
+  auto second = Begin(&other_, "second");
+  const auto third = Begin(&other_, "third");
+  now_ += seconds(2);
+  ASSERT_EQ(watch_.Running().size(), 3u);
+  EXPECT_EQ(watch_.Running()[0].request_id, "first");
+  EXPECT_EQ(watch_.Running()[0].method, "test/Work");
+  EXPECT_EQ(watch_.Running()[0].running_seconds, 7);
+  EXPECT_FALSE(watch_.Running()[0].stuck);
+  second.reset();
+  ASSERT_EQ(watch_.Running().size(), 2u);
+  EXPECT_EQ(watch_.Running()[1].request_id, "third");
+}
+
+TEST(WorkWatch, ALimitOfZeroFindsNothing) {
+  WorkWatch::Clock::time_point now;
+  WorkWatch watch([&] { return now; });
+  watch.Configure(std::chrono::milliseconds(0), [] { FAIL(); });
+  CancelToken cancel;
+  const WorkWatch::Entry entry(&watch, &cancel, "test/Work", "a");
+  cancel.Cancel();
+  watch.Look();
+  now += std::chrono::hours(1);
+  watch.Look();
+  EXPECT_FALSE(watch.stuck());
+}
+
+}  // namespace
+}  // namespace tenon::server
