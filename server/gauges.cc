@@ -150,10 +150,6 @@ void AppendProviders(const ServerState& state, std::vector<MetricFamily>& famili
   MetricFamily states = Family("tenon_provider_state", "1 for the state a provider is in.");
   MetricFamily cold =
       Family("tenon_provider_cold_seconds", "Seconds that initialising a provider took.");
-  MetricFamily faults = Family("tenon_provider_faults_total",
-                               "Calls that a provider failed by its own fault, by what the fault "
-                               "says of its device.",
-                               MetricType::Counter);
   for (const ProviderRegistry::Entry& entry : state.providers.entries()) {
     const bool there = entry.provider != nullptr;
     const std::string kind =
@@ -168,17 +164,11 @@ void AppendProviders(const ServerState& state, std::vector<MetricFamily>& famili
       Add(states, now == condition ? 1 : 0,
           {{"provider", entry.name}, {"state", std::string(ConditionName(condition))}});
     }
-    for (const plugin::Fault fault : plugin::kFaults) {
-      const int64_t count = there ? entry.provider->health().faults(fault) : 0;
-      Add(faults, static_cast<double>(count),
-          {{"provider", entry.name}, {"kind", std::string(plugin::FaultName(fault))}});
-    }
     Add(cold, there ? entry.provider->info().cold_seconds : 0, {{"provider", entry.name}});
   }
   families.push_back(std::move(info));
   families.push_back(std::move(states));
   families.push_back(std::move(cold));
-  families.push_back(std::move(faults));
 }
 
 // The host's memory stands with the first provider that works in it: the others share it.

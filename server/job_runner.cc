@@ -12,6 +12,7 @@
 #include "server/logging.h"
 #include "server/tensor_codec.h"
 #include "server/unary.h"
+#include "server/work_metrics.h"
 
 namespace tenon::server {
 namespace {
@@ -116,8 +117,7 @@ absl::Status JobRunner::Execute(const JobRun& run, double* run_seconds) {
     SetProgress(run, work, run.run_seconds, progress);
   });
   *run_seconds = checkpoint.run_seconds();
-  state_->metrics.AddSlices(work.job().Report().slices_done);
-  state_->metrics.AddFlops(work.job().Report().flops_done);
+  RecordContraction(work.job().Report(), work.job().dtype(), &state_->metrics);
   TENON_RETURN_IF_ERROR(results.status());
   return Finish(run, &work, std::move(results->front()), *run_seconds);
 }

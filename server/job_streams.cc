@@ -210,7 +210,7 @@ class ReadCall final : public WriteStream<v1::ReadResultResponse> {
   }
 
   void OnEnd(const absl::Status& outcome) override {
-    state_->metrics.AddPayloadBytes(Direction::kSent, sent_bytes_);
+    state_->metrics.AddPayloadBytes(Method::kJob, Direction::kSent, sent_bytes_);
     record_.End(outcome);
   }
 

@@ -128,7 +128,7 @@ absl::StatusOr<bool> JobSubmission::PrepareUpload() {
 absl::Status JobSubmission::Store() {
   TENON_RETURN_IF_ERROR(cancel_.Check());
   const std::vector<Tensor> fixed = upload_->TakeFixed();
-  state_->metrics.AddPayloadBytes(Direction::kReceived, upload_->received_bytes());
+  state_->metrics.AddPayloadBytes(Method::kJob, Direction::kReceived, upload_->received_bytes());
   for (size_t k = 0; k < fixed.size(); ++k) {
     const auto& stored = planned_->call.operands[k].stored;
     planned_->job.operands.push_back(

@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "backends/plugin/provider_health.h"
 #include "server/provider_metrics.h"
 
 namespace tenon::server {
@@ -73,17 +74,18 @@ std::string_view PhaseName(Phase phase) {
   return kNames[static_cast<size_t>(phase)];
 }
 
-std::optional<FaultKind> FaultKindOf(Reason reason) {
-  switch (reason) {
-    case Reason::kDeviceMemory:
+std::optional<FaultKind> FaultKindOf(const absl::Status& error) {
+  switch (plugin::ClassifyFault(error)) {
+    case plugin::Fault::kOutOfMemory:
       return FaultKind::kOutOfMemory;
-    case Reason::kDeviceFault:
+    case plugin::Fault::kSticky:
       return FaultKind::kSticky;
-    case Reason::kInternal:
+    case plugin::Fault::kTransient:
       return FaultKind::kOther;
-    default:
-      return std::nullopt;
+    case plugin::Fault::kNone:
+      break;
   }
+  return std::nullopt;
 }
 
 SliceOutcome SliceOutcomeOf(const absl::Status& status) {

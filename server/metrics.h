@@ -47,7 +47,7 @@ std::string_view MethodName(Method method);
 std::string_view PhaseName(Phase phase);
 // What an error that a provider returned is counted as; nothing for one that the request is to
 // blame for.
-std::optional<FaultKind> FaultKindOf(Reason reason);
+std::optional<FaultKind> FaultKindOf(const absl::Status& error);
 // How a run that returned `status` is counted when no other provider takes it over.
 SliceOutcome SliceOutcomeOf(const absl::Status& status);
 

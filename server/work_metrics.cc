@@ -14,8 +14,9 @@ constexpr int kUnverifiedTiming = 3;  // tenon_run_statistics.timing_scope
 
 void ObserveGroups(schedule::ContractionJob* job, Metrics* metrics) {
   job->SetGroupObserver([metrics](std::string_view provider, int64_t slices, double seconds,
-                                  const absl::Status& outcome) {
-    metrics->AddGroup(provider, SliceOutcomeOf(outcome), slices, seconds);
+                                  const absl::Status& outcome, bool moves) {
+    metrics->AddGroup(provider, moves ? SliceOutcome::kRetried : SliceOutcomeOf(outcome), slices,
+                      seconds);
     RecordFault(provider, outcome, metrics);
   });
 }
@@ -34,8 +35,7 @@ void RecordContraction(const schedule::ContractionReport& report, DType dtype, M
 }
 
 void RecordFault(std::string_view provider, const absl::Status& error, Metrics* metrics) {
-  if (error.ok()) return;
-  const std::optional<FaultKind> kind = FaultKindOf(GetErrorDetails(error).reason);
+  const std::optional<FaultKind> kind = FaultKindOf(error);
   if (kind.has_value()) metrics->AddFault(provider, *kind);
 }
 

@@ -180,9 +180,10 @@ class ContractionJob {
   // levels, data of another size.
   absl::Status SetCheckpoint(Checkpoint* checkpoint, ResumePoint resume);
   // Told of every run of a slice group as it ends: where it ran, how many slices it has, how long
-  // it took and how it ended. Called from workers, by several at once; must not block.
+  // it took, how it ended, and whether another provider may take it over. Called from workers, by
+  // several at once; must not block.
   using GroupFn = std::function<void(std::string_view provider, int64_t slices, double seconds,
-                                     const absl::Status& outcome)>;
+                                     const absl::Status& outcome, bool moves)>;
   // Before Start; null: nobody is told.
   void SetGroupObserver(GroupFn observer);
 

@@ -22,8 +22,9 @@ absl::Status ContractionJob::Impl::RunOneGroup(Lane& lane, int worker, int64_t g
   const absl::Status outcome = lane.execution->RunGroup(worker, at.block, at.first_slice,
                                                         at.last_slice, partial_sum, group_exponent);
   if (group_observer != nullptr) {
+    const bool moves = lanes.size() > 1 && plugin::ClassifyFault(outcome) != plugin::Fault::kNone;
     group_observer(lane.plan->provider->name(), at.last_slice - at.first_slice, SecondsSince(start),
-                   outcome);
+                   outcome, moves);
   }
   return outcome;
 }

@@ -196,12 +196,12 @@ TEST(Metrics, CountsWorkByProvider) {
 }
 
 TEST(Metrics, ErrorsOfRequestsAreNoFaultsOfProviders) {
-  EXPECT_EQ(FaultKindOf(Reason::kDeviceMemory), FaultKind::kOutOfMemory);
-  EXPECT_EQ(FaultKindOf(Reason::kDeviceFault), FaultKind::kSticky);
-  EXPECT_EQ(FaultKindOf(Reason::kInternal), FaultKind::kOther);
+  EXPECT_EQ(FaultKindOf(Error(Reason::kDeviceMemory, "")), FaultKind::kOutOfMemory);
+  EXPECT_EQ(FaultKindOf(Error(Reason::kDeviceFault, "")), FaultKind::kSticky);
+  EXPECT_EQ(FaultKindOf(Error(Reason::kInternal, "")), FaultKind::kOther);
   for (const Reason reason : {Reason::kClientCancelled, Reason::kDeadline, Reason::kNotFinite,
                               Reason::kUnsupportedByProvider, Reason::kExceedsMemoryBudget}) {
-    EXPECT_EQ(FaultKindOf(reason), std::nullopt) << ReasonName(reason);
+    EXPECT_EQ(FaultKindOf(Error(reason, "")), std::nullopt) << ReasonName(reason);
   }
   EXPECT_EQ(SliceOutcomeOf(absl::OkStatus()), SliceOutcome::kOk);
   EXPECT_EQ(SliceOutcomeOf(Error(Reason::kDeadline, "")), SliceOutcome::kCancelled);
