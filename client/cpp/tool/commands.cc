@@ -13,12 +13,13 @@
 namespace tenon::tool {
 namespace {
 
-constexpr std::array<Command, 7> kCommands = {{
+constexpr std::array<Command, 8> kCommands = {{
     {ContractSpec, RunContract},
     {EstimateSpec, RunEstimate},
     {PlanSpec, RunPlan},
     {MeasureCommandSpec, RunMeasure},
     {MeasuresSpec, RunMeasures},
+    {BenchSpec, RunBench},
     {InfoSpec, RunInfo},
     {VersionSpec, RunVersion},
 }};
