@@ -39,7 +39,9 @@ FakeServer::Script Echo(std::atomic<int>* calls, int failing = 0) {
     v1::ContractRequest frame;
     stream->Read(&frame);
     if (failing > 0 && ++*calls % failing == 0) {
-      WireError error{grpc::StatusCode::RESOURCE_EXHAUSTED, "OVERLOADED", "full"};
+      WireError error;
+      error.code = grpc::StatusCode::RESOURCE_EXHAUSTED;
+      error.reason = "OVERLOADED";
       return MakeStatus(error);
     }
     const v1::Operand& operand = frame.header().einsum().operands(0);
@@ -48,6 +50,7 @@ FakeServer::Script Echo(std::atomic<int>* calls, int failing = 0) {
     v1::ContractResult* result = answer.mutable_single()->add_results();
     *result->mutable_spec() = operand.spec();
     result->set_inline_data(operand.inline_data());
+    result->mutable_report()->set_result_bytes(static_cast<int64_t>(operand.inline_data().size()));
     answer.mutable_single()->mutable_report()->set_sets(1);
     stream->Write(answer);
     return grpc::Status::OK;
@@ -73,8 +76,9 @@ TEST(BenchCommandTest, OpenLoopAndFile) {
   std::atomic<int> calls = 0;
   FakeServer server(Echo(&calls));
   const std::string path = ::testing::TempDir() + "/bench" + std::to_string(getpid()) + ".json";
-  const Result result = RunBenchWith({"a->a", "--server", server.address(), "--requests", "20",
-                                      "--rate", "1e4", "--arrivals", "poisson", "--json", path});
+  const Result result =
+      RunBenchWith({"a->a", "--server", server.address(), "--requests", "20", "--rate", "1e4",
+                    "--warmup", "0", "--arrivals", "poisson", "--json", path});
   ASSERT_EQ(result.code, kExitOk) << result.err;
   EXPECT_THAT(result.out, HasSubstr("open loop, 10000 requests/s, poisson"));
   const json report = json::parse(std::ifstream(path));
@@ -111,8 +115,10 @@ TEST(BenchCommandTest, NothingButErrorsIsAnError) {
       RunBenchWith({"a->a", "--server", server.address(), "--requests", "3", "--warmup", "0"});
   EXPECT_EQ(result.code, kExitRefused);
   EXPECT_THAT(result.err, HasSubstr("OVERLOADED"));
-  EXPECT_EQ(RunBenchWith({"a->a", "--server", "unix:/nowhere/socket", "--requests", "1"}).code,
-            kExitUnreachable);
+  EXPECT_EQ(
+      RunBenchWith({"a->a", "--server", "unix:/nowhere/socket", "--requests", "1", "--warmup", "0"})
+          .code,
+      kExitUnreachable);
 }
 
 TEST(BenchCommandTest, BadArguments) {
