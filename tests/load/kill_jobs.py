@@ -61,8 +61,8 @@ def submission(stubs, arguments, request_id):
     shape = (arguments.slices, arguments.extent, arguments.extent)
     arrays = [numbers.standard_normal(shape).astype(np.float32) for _ in range(2)]
     spec = stubs.tensor_pb2.TensorSpec(dtype=stubs.tensor_pb2.DATA_TYPE_FLOAT32, shape=shape)
-    path = pb.ExplicitPlan(format=pb.PATH_FORMAT_SSA, steps=[pb.PathStep(operands=[0, 1])],
-                           sliced_indices=["s"])
+    path = pb.ExplicitPlan(sliced_indices=["s"], path=pb.ContractionPath(
+        format=pb.PATH_FORMAT_SSA, steps=[pb.PathStep(operands=[0, 1])]))
     contraction = stubs.contraction_pb2.ContractHeader(
         request_id=request_id, path=path,
         einsum=pb.Einsum(subscripts="sij,sjk->ik", operands=[pb.Operand(spec=spec)] * 2))

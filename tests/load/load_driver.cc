@@ -4,7 +4,7 @@
 //
 // Prints one JSON object; run.py starts the servers and keeps the result.
 
-#include <sys/resource.h>
+#include <time.h>
 
 #include <algorithm>
 #include <atomic>
@@ -31,6 +31,10 @@ ABSL_FLAG(double, round_seconds, 1, "Length of a round.");
 ABSL_FLAG(int32_t, transfers, 3, "Transfers of each kind; they take turns. 0: none.");
 ABSL_FLAG(int64_t, transfer_bytes, int64_t{1} << 30, "Bytes of a transfer, a multiple of 1 MiB.");
 ABSL_FLAG(int32_t, extent, 8, "Extent of the indices of the small contraction.");
+ABSL_FLAG(std::vector<std::string>, kinds, {},
+          "Only these: echo_once, tenon_once, echo_stream, tenon_stream. Empty: all.");
+ABSL_FLAG(int32_t, tenon_pid, 0, "Process of tenond, to count its processor time. 0: not.");
+ABSL_FLAG(int32_t, echo_pid, 0, "Process of echo_server, likewise.");
 ABSL_FLAG(bool, brief, false, "Ask for brief reports.");
 
 namespace tenon::testing {
@@ -183,11 +187,33 @@ struct Peers {
 };
 
 enum class Kind { kEchoOnce, kTenonOnce, kEchoStream, kTenonStream };
-constexpr Kind kKinds[] = {Kind::kEchoOnce, Kind::kTenonOnce, Kind::kEchoStream,
-                           Kind::kTenonStream};
 const char* Name(Kind kind) {
   constexpr const char* kNames[] = {"echo_once", "tenon_once", "echo_stream", "tenon_stream"};
   return kNames[static_cast<size_t>(kind)];
+}
+bool IsTenon(Kind kind) { return kind == Kind::kTenonOnce || kind == Kind::kTenonStream; }
+
+std::vector<Kind> Kinds() {
+  const std::vector<std::string> wanted = absl::GetFlag(FLAGS_kinds);
+  std::vector<Kind> kinds;
+  for (const Kind kind :
+       {Kind::kEchoOnce, Kind::kTenonOnce, Kind::kEchoStream, Kind::kTenonStream}) {
+    const bool found = std::find(wanted.begin(), wanted.end(), Name(kind)) != wanted.end();
+    if (found || wanted.empty()) kinds.push_back(kind);
+  }
+  if (kinds.empty()) Die("--kinds names nothing");
+  return kinds;
+}
+
+// Seconds of processor time that the server of this kind has used; 0 when its process is not told.
+double CpuSeconds(Kind kind) {
+  const int pid = absl::GetFlag(IsTenon(kind) ? FLAGS_tenon_pid : FLAGS_echo_pid);
+  clockid_t clock;
+  timespec time;
+  if (pid == 0 || clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &time) != 0) {
+    return 0;
+  }
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 std::unique_ptr<Caller> MakeCaller(const Peers& peers, Kind kind, size_t connection) {
@@ -236,34 +262,44 @@ Json Percentiles(std::vector<double> seconds) {
   return json;
 }
 
-double Ratio(const Json& json, const char* above, const char* below, const char* figure) {
-  return json[above][figure].get<double>() / json[below][figure].get<double>();
+// Nothing where one of the two was not measured.
+void AddRatio(const char* name, const char* above, const char* below, const char* figure,
+              Json* json) {
+  if (!json->contains(above) || !json->contains(below)) return;
+  (*json)[name] = (*json)[above][figure].get<double>() / (*json)[below][figure].get<double>();
 }
 
 // One call after the other; blocks of all kinds take turns, so that a busy moment of the machine
 // meets all of them.
 Json MeasureLatency(const Peers& peers) {
+  const std::vector<Kind> kinds = Kinds();
   std::vector<std::unique_ptr<Caller>> callers;
-  std::vector<std::vector<double>> seconds(std::size(kKinds));
-  for (const Kind kind : kKinds) callers.push_back(MakeCaller(peers, kind, 0));
+  std::vector<std::vector<double>> seconds(kinds.size());
+  std::vector<double> cpu_seconds(kinds.size());
+  for (const Kind kind : kinds) callers.push_back(MakeCaller(peers, kind, 0));
   for (const auto& caller : callers) {
     for (int i = 0; i < absl::GetFlag(FLAGS_block_calls); ++i) caller->Call();  // warm-up
   }
   for (int block = 0; block < absl::GetFlag(FLAGS_blocks); ++block) {
     for (size_t k = 0; k < callers.size(); ++k) {
+      const double cpu_before = CpuSeconds(kinds[k]);
       for (int i = 0; i < absl::GetFlag(FLAGS_block_calls); ++i) {
         const Clock::time_point start = Clock::now();
         callers[k]->Call();
         seconds[k].push_back(SecondsSince(start));
       }
+      cpu_seconds[k] += CpuSeconds(kinds[k]) - cpu_before;
     }
   }
   Json json;
-  for (size_t k = 0; k < callers.size(); ++k) json[Name(kKinds[k])] = Percentiles(seconds[k]);
-  json["once_p50_ratio"] = Ratio(json, "tenon_once", "echo_once", "p50_us");
-  json["once_p99_ratio"] = Ratio(json, "tenon_once", "echo_once", "p99_us");
-  json["stream_p50_ratio"] = Ratio(json, "tenon_stream", "echo_stream", "p50_us");
-  json["stream_p99_ratio"] = Ratio(json, "tenon_stream", "echo_stream", "p99_us");
+  for (size_t k = 0; k < callers.size(); ++k) {
+    Json& entry = json[Name(kinds[k])] = Percentiles(seconds[k]);
+    entry["server_cpu_us"] = 1e6 * cpu_seconds[k] / static_cast<double>(seconds[k].size());
+  }
+  AddRatio("once_p50_ratio", "tenon_once", "echo_once", "p50_us", &json);
+  AddRatio("once_p99_ratio", "tenon_once", "echo_once", "p99_us", &json);
+  AddRatio("stream_p50_ratio", "tenon_stream", "echo_stream", "p50_us", &json);
+  AddRatio("stream_p99_ratio", "tenon_stream", "echo_stream", "p99_us", &json);
   return json;
 }
 
@@ -302,18 +338,19 @@ double Median(std::vector<double> values) {
 }
 
 Json MeasureThroughput(const Peers& peers) {
-  std::vector<std::vector<double>> rates(std::size(kKinds));
+  const std::vector<Kind> kinds = Kinds();
+  std::vector<std::vector<double>> rates(kinds.size());
   for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
-    for (size_t k = 0; k < std::size(kKinds); ++k) rates[k].push_back(Throughput(peers, kKinds[k]));
+    for (size_t k = 0; k < kinds.size(); ++k) rates[k].push_back(Throughput(peers, kinds[k]));
   }
   Json json;
   json["concurrency"] = absl::GetFlag(FLAGS_concurrency);
   json["connections"] = absl::GetFlag(FLAGS_connections);
-  for (size_t k = 0; k < std::size(kKinds); ++k) {
-    json[Name(kKinds[k])] = {{"rps", Median(rates[k])}, {"rounds", rates[k]}};
+  for (size_t k = 0; k < kinds.size(); ++k) {
+    json[Name(kinds[k])] = {{"rps", Median(rates[k])}, {"rounds", rates[k]}};
   }
-  json["once_ratio"] = Ratio(json, "tenon_once", "echo_once", "rps");
-  json["stream_ratio"] = Ratio(json, "tenon_stream", "echo_stream", "rps");
+  AddRatio("once_ratio", "tenon_once", "echo_once", "rps", &json);
+  AddRatio("stream_ratio", "tenon_stream", "echo_stream", "rps", &json);
   return json;
 }
 
@@ -446,8 +483,8 @@ Json MeasureTransfers(const Peers& peers) {
   for (size_t k = 0; k < 4; ++k) {
     json[kNames[k]] = {{"gb_per_second", Median(rates[k])}, {"runs", rates[k]}};
   }
-  json["upload_ratio"] = Ratio(json, "tenon_upload", "echo_upload", "gb_per_second");
-  json["download_ratio"] = Ratio(json, "tenon_download", "echo_download", "gb_per_second");
+  AddRatio("upload_ratio", "tenon_upload", "echo_upload", "gb_per_second", &json);
+  AddRatio("download_ratio", "tenon_download", "echo_download", "gb_per_second", &json);
   return json;
 }
 

@@ -111,10 +111,10 @@ v1::ContractRequest LongProduct() {
   v1::ContractRequest request =
       Header("sij,sjk->ik", {{4, kExtent, kExtent}, {4, kExtent, kExtent}});
   v1::ExplicitPlan* path = request.mutable_header()->mutable_path();
-  v1::PathStep* step = path->add_steps();
+  v1::PathStep* step = path->mutable_path()->add_steps();
   step->add_operands(0);
   step->add_operands(1);
-  path->set_format(v1::PATH_FORMAT_SSA);
+  path->mutable_path()->set_format(v1::PATH_FORMAT_SSA);
   path->add_sliced_indices("s");
   return request;
 }

@@ -69,7 +69,7 @@ def summarize(runs):
     """[section, figure, median, worst, target] of every figure that was measured."""
     rows = []
     for section, figure, target, more_is_better in TARGETS:
-        values = [run[section][figure] for run in runs if section in run]
+        values = [run[section][figure] for run in runs if figure in run.get(section, {})]
         if not values:
             continue
         worst = min(values) if more_is_better else max(values)
@@ -106,7 +106,9 @@ def main():
             runs = []
             for _ in range(arguments.repeat):
                 command = [build / "tests" / "load" / "load_driver",
-                           f"--tenon={tenond.address}", f"--echo={echo.address}", *arguments.driver]
+                           f"--tenon={tenond.address}", f"--echo={echo.address}",
+                           f"--tenon_pid={tenond.process.pid}", f"--echo_pid={echo.process.pid}",
+                           *arguments.driver]
                 runs.append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE,
                                                       timeout=570).stdout))
         finally:
