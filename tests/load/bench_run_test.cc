@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "client/cpp/tool/commands.h"
+#include "server/logging.h"
 #include "tests/integration/test_server.h"
 
 namespace tenon::testing {
@@ -16,7 +17,10 @@ using nlohmann::json;
 
 class BenchRunTest : public ::testing::Test {
  protected:
-  BenchRunTest() : server_(StartOrDie(TestConfig())) { server_->WaitUntilReady(); }
+  BenchRunTest() : server_(StartOrDie(TestConfig())) {
+    server::InitLogging("error", /*json=*/false);
+    server_->WaitUntilReady();
+  }
 
   json Bench(std::vector<std::string> arguments) {
     for (const char* more : {"--warmup", "0", "--json", "-", "--server"}) arguments.push_back(more);

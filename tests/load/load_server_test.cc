@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "server/logging.h"
 #include "server/process_stats.h"
 #include "tenon/v1/contraction.grpc.pb.h"
 #include "tenon/v1/provider.grpc.pb.h"
@@ -122,12 +123,22 @@ v1::ContractRequest LongProduct() {
 class LoadServerTest : public ::testing::Test {
  protected:
   void Start(const server::Config& config, server::Server::Parts parts = {}) {
+    server::InitLogging("error", /*json=*/false);
     server_ = StartOrDie(config, std::move(parts));
     ASSERT_TRUE(server_->WaitUntilReady());
     channel_ = Connect();
     provider_ = v1::ProviderService::NewStub(channel_);
   }
   std::shared_ptr<grpc::Channel> Connect() const { return ChannelTo(server_->addresses()[0]); }
+
+  // Its streams take 64 KiB that nobody has read, and not more as the connection proves fast.
+  std::shared_ptr<grpc::Channel> ConnectWithSmallWindow() const {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    return grpc::CreateCustomChannel(server_->addresses()[0], grpc::InsecureChannelCredentials(),
+                                     arguments);
+  }
 
   int64_t AdmittedBytes() {
     grpc::ClientContext context;
@@ -230,7 +241,7 @@ TEST_F(LoadServerTest, ASlowReaderCostsItsResultAndIsCut) {
 // 256 idle streams, 32 slow readers, all workers held and the queue full.
 TEST_F(LoadServerTest, HealthAnswersOnAFullServer) {
   FakeProvider held("held");
-  held.StallNth(FakeProvider::Entry::kRunGroup, 0);
+  for (int i = 1; i <= 8; ++i) held.StallNth(FakeProvider::Entry::kRunGroup, i);
   server::Config config = TestConfig();
   config.providers = {"cpu", "held"};
   config.memory_budget_bytes = 1024 * kMiB;
@@ -243,7 +254,7 @@ TEST_F(LoadServerTest, HealthAnswersOnAFullServer) {
 
   constexpr int64_t kSide = 1448;  // results of 8 MiB
   std::vector<std::shared_ptr<grpc::Channel>> channels;
-  for (int i = 0; i < 8; ++i) channels.push_back(Connect());
+  for (int i = 0; i < 8; ++i) channels.push_back(ConnectWithSmallWindow());
   std::vector<std::unique_ptr<Contraction>> slow, idle, queued;
   for (size_t i = 0; i < 32; ++i) {
     slow.push_back(
