@@ -18,6 +18,9 @@ constexpr char kMethodName[] = "tenon.v1.ContractionService/Contract";
 // Leaves room for the frame around it.
 constexpr size_t kMaxSingleBytes = size_t{4} << 20;
 
+// Work below this is done sooner than another thread has woken up for it.
+constexpr double kShorterThanWaking = 50e-6;
+
 // What a stack of sets may wait for more of them.
 constexpr std::chrono::milliseconds kLongestWait(20);
 
@@ -80,6 +83,11 @@ absl::Status ContractStream::OnHeader(v1::ContractHeader* header) {
   request_id_ = call.request_id;
   header_complete_ = call.complete();
   work_ = std::make_unique<ContractWork>(std::move(call), state_, cancel());
+  if (header_complete_ && MayRunAtOnce(work_->SecondsIfPlanned())) {
+    TENON_RETURN_IF_ERROR(Plan());
+    ReadNext();
+    return absl::OkStatus();
+  }
   TENON_RETURN_IF_ERROR(state_->executor.Submit([self = self()] {
     self->Work([&] {
       const absl::Status status = self->Plan();
@@ -146,6 +154,14 @@ bool ContractStream::ProvideInputs() {
   }
   upload_->Provide(std::move(inputs));
   return true;
+}
+
+// Whether work of so many seconds may run on the thread that is here, which may be one of gRPC's:
+// it is very short, and a thread of the executor would take it at once. It is those threads that
+// wait for others; to hand a small call over costs more than the call.
+bool ContractStream::MayRunAtOnce(std::optional<double> seconds) const {
+  return seconds.has_value() && *seconds < kShorterThanWaking && state_->executor.queued() == 0 &&
+         state_->executor.running() < state_->concurrent_requests;
 }
 
 absl::Status ContractStream::Plan() {
@@ -234,10 +250,15 @@ void ContractStream::Wake() {
     if (!ShouldRun()) return;
     running_ = true;
   }
-  state_->executor.Continue([self = self()] { self->Work([&] { self->RunSets(); }); });
+  const auto seconds = work_->job().predicted_seconds();
+  if (seconds.has_value() && MayRunAtOnce(*seconds * SetsTogether())) {
+    return Work([&] { RunSets(/*may_wait=*/false); });
+  }
+  state_->executor.Continue(
+      [self = self()] { self->Work([&] { self->RunSets(/*may_wait=*/true); }); });
 }
 
-void ContractStream::RunSets() {
+void ContractStream::RunSets(bool may_wait) {
   for (;;) {
     {
       std::lock_guard lock(mutex_);
@@ -249,7 +270,7 @@ void ContractStream::RunSets() {
         break;
       }
     }
-    const absl::Status status = RunStack();
+    const absl::Status status = RunStack(may_wait);
     if (!status.ok()) {
       {
         std::lock_guard lock(mutex_);
@@ -268,13 +289,15 @@ void ContractStream::RunSets() {
 
 // The sets that wait, as many as one run takes. While sets keep coming it may pay to wait a little:
 // a run costs the same however few there are. A client that sends no more loses little by it.
-std::vector<std::unique_ptr<SetInputs>> ContractStream::TakeStack() {
+std::vector<std::unique_ptr<SetInputs>> ContractStream::TakeStack(bool may_wait) {
   constexpr int kWaitShare = 8;  // of the time of a run
   const auto wanted = static_cast<size_t>(work_->job().sets_to_fill());
   std::vector<std::unique_ptr<SetInputs>> stack;
   std::unique_lock lock(mutex_);
-  set_ready_.wait_for(lock, std::min<Clock::duration>(last_run_ / kWaitShare, kLongestWait),
-                      [&] { return ready_.size() >= wanted || input_closed_; });
+  if (may_wait) {
+    set_ready_.wait_for(lock, std::min<Clock::duration>(last_run_ / kWaitShare, kLongestWait),
+                        [&] { return ready_.size() >= wanted || input_closed_; });
+  }
   for (; stack.size() < wanted && !ready_.empty(); ready_.pop_front()) {
     stack.push_back(std::move(ready_.front()));
   }
@@ -282,9 +305,9 @@ std::vector<std::unique_ptr<SetInputs>> ContractStream::TakeStack() {
   return stack;
 }
 
-absl::Status ContractStream::RunStack() {
+absl::Status ContractStream::RunStack(bool may_wait) {
   TENON_RETURN_IF_ERROR(work_->Start());  // more sets arrive meanwhile
-  std::vector<std::unique_ptr<SetInputs>> stack = TakeStack();
+  std::vector<std::unique_ptr<SetInputs>> stack = TakeStack(may_wait);
   schedule::ContractionJob::ProgressFn progress;
   if (work_->call().progress_interval_seconds.has_value()) {
     progress = [this, set = stack.front()->set](const schedule::ContractionJob::Progress& now) {

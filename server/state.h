@@ -97,7 +97,8 @@ struct ServiceSettings {
 struct ServerState {
   ServerState(int64_t memory_budget_bytes, int concurrent_requests, int64_t max_queued_requests,
               std::chrono::milliseconds write_stall_limit)
-      : max_queued_requests(max_queued_requests),
+      : concurrent_requests(concurrent_requests),
+        max_queued_requests(max_queued_requests),
         write_stall_limit(write_stall_limit),
         budget(memory_budget_bytes),
         watchdog(write_stall_limit),
@@ -106,6 +107,7 @@ struct ServerState {
 
   Limits limits;
   ServiceSettings settings;
+  int concurrent_requests = 0;  // that compute at the same time
   // The atomic ones may change while the server runs.
   std::atomic<int64_t> max_queued_requests = 0;
   std::atomic<std::chrono::milliseconds> write_stall_limit{std::chrono::milliseconds(0)};

@@ -250,6 +250,15 @@ absl::StatusOr<v1::TrimResponse> Client::Trim(const v1::TrimRequest& request,
       impl_->options.default_timeout, impl_->endpoint);
 }
 
+absl::StatusOr<v1::GetStatisticsResponse> Client::GetStatistics(const std::string& method_prefix,
+                                                                const CallOptions& options) {
+  v1::GetStatisticsRequest request;
+  request.set_method_prefix(method_prefix);
+  return CallUnary<v1::ProviderService::Stub, v1::GetStatisticsRequest, v1::GetStatisticsResponse>(
+      impl_->provider.get(), &v1::ProviderService::Stub::GetStatistics, request, options,
+      impl_->options.default_timeout, impl_->endpoint);
+}
+
 absl::StatusOr<v1::GetServerInfoResponse> Client::WaitUntilReady(absl::Duration time,
                                                                  const CallOptions& options) {
   const absl::Time end = absl::Now() + time;

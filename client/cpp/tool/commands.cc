@@ -13,7 +13,7 @@
 namespace tenon::tool {
 namespace {
 
-constexpr std::array<Command, 17> kCommands = {{
+constexpr std::array<Command, 18> kCommands = {{
     {ContractSpec, RunContract},
     {EstimateSpec, RunEstimate},
     {PlanSpec, RunPlan},
@@ -26,6 +26,7 @@ constexpr std::array<Command, 17> kCommands = {{
     {JobDeleteSpec, RunJobDelete},
     {MeasureCommandSpec, RunMeasure},
     {MeasuresSpec, RunMeasures},
+    {BenchSpec, RunBench},
     {InfoSpec, RunInfo},
     {AdminSpec, RunAdmin},
     {TokenSpec, RunToken},

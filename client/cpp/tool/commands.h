@@ -41,6 +41,8 @@ CommandSpec MeasureCommandSpec();
 int RunMeasure(const Arguments& arguments, const Session& session);
 CommandSpec MeasuresSpec();
 int RunMeasures(const Arguments& arguments, const Session& session);
+CommandSpec BenchSpec();
+int RunBench(const Arguments& arguments, const Session& session);
 CommandSpec InfoSpec();
 int RunInfo(const Arguments& arguments, const Session& session);
 CommandSpec AdminSpec();

@@ -210,6 +210,8 @@ absl::Status SetSliceGroups(const std::string& text, v1::ContractExecution* exec
   return absl::OkStatus();
 }
 
+}  // namespace
+
 absl::Status SetExecution(const Arguments& arguments, v1::ContractExecution* execution) {
   TENON_ASSIGN_OR_RETURN(const auto providers,
                          GetParsed<std::vector<std::string>>(arguments, "providers", ParseNames));
@@ -230,8 +232,6 @@ absl::Status SetExecution(const Arguments& arguments, v1::ContractExecution* exe
   }
   return absl::OkStatus();
 }
-
-}  // namespace
 
 std::vector<Option> NetworkOptions() {
   std::vector<Option> options = {

@@ -33,6 +33,9 @@ std::vector<Option> NetworkOptions();
 absl::StatusOr<NetworkInput> LoadNetworkInput(const Arguments& arguments, bool with_arrays,
                                               bool leave_path = false);
 
+// --providers, --threads, --memory-budget and the other options that say how to run.
+absl::Status SetExecution(const Arguments& arguments, v1::ContractExecution* execution);
+
 // The network of the request with the sizes of all indices.
 Network NetworkOf(const NetworkInput& input);
 

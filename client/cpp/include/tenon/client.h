@@ -128,6 +128,9 @@ class Client {
                                                       const CallOptions& options = {});
   absl::StatusOr<v1::TrimResponse> Trim(const v1::TrimRequest& request,
                                         const CallOptions& options = {});
+  // Counts and seconds since the server's start, of methods whose full name begins with the prefix.
+  absl::StatusOr<v1::GetStatisticsResponse> GetStatistics(const std::string& method_prefix = "",
+                                                          const CallOptions& options = {});
 
   // Waits until the server answers that it is ready, and returns that answer. When the time is
   // over: the error of the last try, or UNAVAILABLE with the state that the server was in.

@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+"""Mixed work on a tenond for minutes; fails when memory, files or threads keep growing.
+
+Contractions of many sizes, measurements, uploads, cancelled calls and refused ones run at the same
+time. After the warm-up the resident memory must not rise: its slope is estimated by Theil-Sen (the
+median of the slopes between all pairs of samples, which single peaks do not move), the least-squares
+slope is printed beside it. The script stands on generated stubs alone.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+
+import grpc
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "python"))
+from tenond import Tenond, generate_stubs  # noqa: E402
+
+CHUNK = 1 << 20
+MIB = 1 << 20
+PAGE = os.sysconf("SC_PAGE_SIZE")
+# What a soak may run into: the rest is a failure.
+EXPECTED = {"OVERLOADED", "CLIENT_CANCELLED", "EXCEEDS_SERVER_LIMIT", "BAD_EXPRESSION",
+            "SHAPE_MISMATCH", "TRUNCATED_UPLOAD", "CANCELLED"}
+
+
+class Work:
+    """One client with its own channel and random numbers."""
+
+    def __init__(self, stubs, address, seed):
+        self.pb = stubs
+        self.random = random.Random(seed)
+        self.numbers = np.random.default_rng(seed)
+        self.channel = grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
+        self.contraction = stubs.contraction_pb2_grpc.ContractionServiceStub(self.channel)
+        self.measurement = stubs.measurement_pb2_grpc.MeasurementServiceStub(self.channel)
+        self.datasets = stubs.dataset_pb2_grpc.DatasetServiceStub(self.channel)
+        self.hd = self.numbers.standard_normal((200, 10))
+
+    def spec(self, array):
+        dtype = getattr(self.pb.tensor_pb2, "DATA_TYPE_" + array.dtype.name.upper())
+        return self.pb.tensor_pb2.TensorSpec(dtype=dtype, shape=array.shape)
+
+    def header(self, subscripts, arrays, inline):
+        operands = [self.pb.plan_pb2.Operand(spec=self.spec(a)) for a in arrays]
+        if inline:
+            for operand, array in zip(operands, arrays):
+                operand.inline_data = array.tobytes()
+        return self.pb.contraction_pb2.ContractRequest(header=self.pb.contraction_pb2.ContractHeader(
+            einsum=self.pb.plan_pb2.Einsum(subscripts=subscripts, operands=operands)))
+
+    def chunks(self, message, field, array, operand=0):
+        data = array.tobytes()
+        for offset in range(0, len(data), CHUNK):
+            yield message(**{field: self.pb.tensor_pb2.TensorChunk(
+                operand=operand, offset_bytes=offset, data=data[offset:offset + CHUNK])})
+
+    def contract(self, frames):
+        return list(self.contraction.Contract(iter(frames), timeout=60))
+
+    # Each of the following is one request.
+
+    def small_contraction(self):
+        n = self.random.choice([2, 8, 17, 40])
+        a, b = self.numbers.standard_normal((2, n, n))
+        answer, = self.contract([self.header("ab,bc->ac", [a, b], True)])
+        result = np.frombuffer(answer.single.results[0].inline_data).reshape(n, n)
+        assert np.allclose(result, a @ b), "a wrong product"
+
+    def large_contraction(self):
+        n = self.random.choice([200, 350, 500, 700, 900])
+        a, b = self.numbers.standard_normal((2, n, n)).astype(np.float32)
+        request = self.pb.contraction_pb2.ContractRequest
+        frames = [self.header("ab,bc->ac", [a, b], False),
+                  *self.chunks(request, "chunk", a, 0), *self.chunks(request, "chunk", b, 1)]
+        data = b"".join(f.chunk.data for f in self.contract(frames) if f.HasField("chunk"))
+        assert np.allclose(np.frombuffer(data, np.float32).reshape(n, n), a @ b, atol=1e-2)
+
+    def measure(self):
+        pb = self.pb.measurement_pb2
+        specs = [self.pb.measure_spec_pb2.MeasureSpec(id="stress")]
+        data = pb.DatasetInput(spec=self.spec(self.hd), inline_data=self.hd.tobytes())
+        frames = [pb.MeasureRequest(header=pb.MeasureHeader(
+            specs=specs, dataset_input=data, client_stream=pb.ClientStreamSource()))]
+        for index in range(3):
+            flat = self.numbers.standard_normal((200, 2))
+            frames.append(pb.MeasureRequest(projection=pb.Projection(
+                index=index, spec=self.spec(flat), inline_data=flat.tobytes())))
+        answers = list(self.measurement.Measure(iter(frames), timeout=60))
+        assert sum(a.HasField("scores") for a in answers) in (0, 3)
+
+    def upload(self):
+        pb = self.pb.dataset_pb2
+        array = self.numbers.standard_normal(self.random.choice([10_000, 300_000, 1_000_000]))
+        frames = [pb.CreateTensorRequest(header=pb.CreateTensorHeader(spec=self.spec(array))),
+                  *self.chunks(pb.CreateTensorRequest, "chunk", array)]
+        stored = self.datasets.CreateTensor(iter(frames), timeout=60).tensor
+        self.datasets.DeleteTensor(pb.DeleteTensorRequest(name=stored.name), timeout=60)
+
+    def cancel(self):
+        n = 1500
+        a = np.ones((n, n), np.float32)
+        request = self.pb.contraction_pb2.ContractRequest
+        frames = [self.header("ab,bc->ac", [a, a], False),
+                  *self.chunks(request, "chunk", a, 0), *self.chunks(request, "chunk", a, 1)]
+        call = self.contraction.Contract(iter(frames), timeout=60)
+        time.sleep(self.random.uniform(0, 0.1))
+        call.cancel()
+        try:
+            list(call)
+        except grpc.RpcError as error:
+            assert error.code() == grpc.StatusCode.CANCELLED, error
+
+    def refused(self):
+        a = np.ones((3, 3))
+        bad = self.random.choice([
+            [self.header("ab,bc->zc", [a, a], True)],
+            [self.header("ab,bc->ac", [a, np.ones((4, 3))], True)],
+            [self.header("ab,bc->ac", [a, a], False)],
+        ])
+        try:
+            self.contract(bad)
+        except grpc.RpcError as error:
+            assert error.code() == grpc.StatusCode.INVALID_ARGUMENT, error
+            return
+        raise AssertionError("a bad request was answered")
+
+    KINDS = [(small_contraction, 40), (large_contraction, 8), (measure, 8), (upload, 4), (cancel, 2),
+             (refused, 8)]
+
+
+def reason_of(stubs, error):
+    raw = dict(error.trailing_metadata() or ()).get("grpc-status-details-bin")
+    if raw is None:
+        return error.code().name
+    info = stubs.status_details_pb2.ErrorInfo()
+    for any_message in stubs.status_details_pb2.Status.FromString(raw).details:
+        if any_message.Unpack(info):
+            return info.reason
+    return error.code().name
+
+
+def run_client(stubs, address, seed, end, counts, failures):
+    work = Work(stubs, address, seed)
+    kinds, weights = zip(*Work.KINDS)
+    while time.monotonic() < end and not failures:
+        kind = work.random.choices(kinds, weights)[0]
+        try:
+            kind(work)
+            counts[kind.__name__] += 1
+        except grpc.RpcError as error:
+            reason = reason_of(stubs, error)
+            counts[reason] += 1
+            if reason not in EXPECTED:
+                failures.append(f"{kind.__name__}: {reason}: {error.details()}")
+        except Exception as error:  # pylint: disable=broad-except
+            failures.append(f"{kind.__name__}: {error!r}")
+    work.channel.close()
+
+
+def sample(pid):
+    folder = pathlib.Path(f"/proc/{pid}")
+    return {"resident": int((folder / "statm").read_text().split()[1]) * PAGE,
+            "files": len(os.listdir(folder / "fd")), "threads": len(os.listdir(folder / "task"))}
+
+
+def theil_sen(times, values):
+    slopes = [(values[j] - values[i]) / (times[j] - times[i])
+              for i in range(len(times)) for j in range(i + 1, len(times))]
+    return statistics.median(slopes)
+
+
+def least_squares(times, values):
+    return float(np.polyfit(times, values, 1)[0])
+
+
+def growth(samples, key):
+    """Median of the last quarter above that of the first."""
+    quarter = max(len(samples) // 4, 1)
+    return (statistics.median(s[key] for s in samples[-quarter:])
+            - statistics.median(s[key] for s in samples[:quarter]))
+
+
+def judge(samples, arguments):
+    """The figures, and what is wrong with them."""
+    # At most 300 samples: every pair of them has a slope.
+    thin = samples[::max(len(samples) // 300, 1)]
+    times = [s["seconds"] for s in thin]
+    resident = [s["resident"] for s in thin]
+    span = times[-1] - times[0]
+    slope = theil_sen(times, resident)
+    figures = {
+        "span_seconds": span,
+        "slope_mib_per_hour": slope * 3600 / MIB,
+        "least_squares_mib_per_hour": least_squares(times, resident) * 3600 / MIB,
+        "rise_mib": slope * span / MIB,
+        "median_resident_mib": statistics.median(resident) / MIB,
+        "largest_resident_mib": max(resident) / MIB,
+        "files_growth": growth(samples, "files"),
+        "threads_growth": growth(samples, "threads"),
+    }
+    wrong = []
+    if figures["rise_mib"] > arguments.max_rise_mib:
+        wrong.append(f"memory rose by {figures['rise_mib']:.1f} MiB; {arguments.max_rise_mib} are allowed")
+    for key in ("files", "threads"):
+        if figures[key + "_growth"] > arguments.max_handles:
+            wrong.append(f"{key} grew by {figures[key + '_growth']}")
+    return figures, wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", default=os.environ.get("TENON_BUILD_DIR", ROOT / "build"))
+    parser.add_argument("--minutes", type=float, default=3)
+    parser.add_argument("--warmup", type=float, help="seconds (default: a quarter of the time)")
+    parser.add_argument("--clients", type=int, default=4)
+    parser.add_argument("--max_rise_mib", type=float, default=16,
+                        help="allowed rise over the measured time")
+    parser.add_argument("--max_handles", type=int, default=3, help="allowed growth of files, threads")
+    parser.add_argument("--output", help="JSON file of the result")
+    arguments = parser.parse_args()
+    seconds = 60 * arguments.minutes
+    warmup = arguments.warmup if arguments.warmup is not None else seconds / 4
+    assert seconds > warmup + 4, "there is nothing left to measure"
+
+    with tempfile.TemporaryDirectory() as folder:
+        stubs_folder = pathlib.Path(folder) / "stubs"
+        stubs_folder.mkdir()
+        stubs = generate_stubs(stubs_folder)
+        tenond = Tenond(pathlib.Path(arguments.build) / "server" / "tenond", folder,
+                        "--memory_budget=1GiB", "--log_level=warning")
+        tenond.wait_until_ready(stubs)
+        start = time.monotonic()
+        counts, failures, samples = Counter(), [], []
+        threads = [threading.Thread(target=run_client, args=(stubs, tenond.address, seed,
+                                                             start + seconds, counts, failures))
+                   for seed in range(arguments.clients)]
+        for thread in threads:
+            thread.start()
+        while time.monotonic() < start + seconds and not failures:
+            time.sleep(0.5)
+            now = time.monotonic() - start
+            if now >= warmup and tenond.process.poll() is None:
+                samples.append({"seconds": now, **sample(tenond.process.pid)})
+        for thread in threads:
+            thread.join()
+        exit_code = tenond.stop()
+        log = tenond.text()
+    figures, wrong = judge(samples, arguments) if len(samples) > 8 else ({}, ["no samples"])
+    wrong += failures
+    if exit_code != 0:
+        wrong.append(f"tenond exited with {exit_code}: {log[-2000:]}")
+    result = {"seconds": seconds, "warmup_seconds": warmup, "clients": arguments.clients,
+              "requests": dict(counts), "figures": figures, "wrong": wrong, "samples": samples}
+    if arguments.output:
+        pathlib.Path(arguments.output).write_text(json.dumps(result) + "\n")
+    print(json.dumps({k: v for k, v in result.items() if k != "samples"}, indent=1))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
