@@ -32,7 +32,12 @@ ABSL_FLAG(int32_t, threads, 0,
           "Threads that a request may use. 0: as many as affinity and the control group's quota "
           "allow.");
 ABSL_FLAG(int32_t, concurrent_requests, 2, "Requests that compute at the same time.");
-ABSL_FLAG(int32_t, max_queued_requests, 64, "Requests that may wait for their turn.");
+ABSL_FLAG(int32_t, max_queued_requests, 64,
+          "Requests of each class (interactive, default, bulk) that may wait for a slot, and as many "
+          "again for memory.");
+ABSL_FLAG(absl::Duration, max_queue_wait, absl::Seconds(30),
+          "Requests that do not fit into memory now wait for at most this long until they do; then "
+          "they are refused (OVERLOADED).");
 ABSL_FLAG(int32_t, max_concurrent_streams, 128, "Calls at the same time on one connection.");
 ABSL_FLAG(absl::Duration, write_stall_timeout, absl::Seconds(60),
           "A client that does not read for this long is cut (SLOW_READER).");
@@ -207,6 +212,7 @@ absl::Status FillDurations(Config* config) {
 #define TENON_DURATION(name, lowest)          \
   config->name = absl::GetFlag(FLAGS_##name); \
   TENON_RETURN_IF_ERROR(CheckDuration(#name, config->name, lowest))
+  TENON_DURATION(max_queue_wait, kNone);
   TENON_DURATION(write_stall_timeout, kShort);
   TENON_DURATION(drain_delay, kNone);
   TENON_DURATION(grace_period, kNone);

@@ -27,7 +27,8 @@ struct Config {
   int64_t memory_budget_bytes = 0;
   int threads = 0;  // of one request at most
   int concurrent_requests = 0;
-  int max_queued_requests = 0;
+  int max_queued_requests = 0;  // of each class
+  absl::Duration max_queue_wait;
   int max_concurrent_streams = 0;  // per connection
   absl::Duration write_stall_timeout;
 

@@ -1,5 +1,6 @@
 #include "server/contraction_estimate.h"
 
+#include <functional>
 #include <memory>
 #include <new>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "server/contraction_codec.h"
 #include "server/contraction_report.h"
 #include "server/plan_finder.h"
+#include "server/queue_wait.h"
 #include "server/status.h"
 #include "server/stoppable_call.h"
 #include "server/tensor_codec.h"
@@ -29,7 +31,11 @@ bool IsFaulty(const absl::Status& status) {
          status.code() == absl::StatusCode::kDeadlineExceeded;
 }
 
-class EstimateCall final : public grpc::ServerUnaryReactor, private StoppableCall {
+// Owns itself until the call is over; tasks hold it, too. First it takes its turn as any request,
+// then, where the plan takes a search, as a search.
+class EstimateCall final : public grpc::ServerUnaryReactor,
+                           public std::enable_shared_from_this<EstimateCall>,
+                           private StoppableCall {
  public:
   EstimateCall(grpc::CallbackServerContext* context, ServerState* state,
                const v1::EstimateRequest* request, v1::EstimateResponse* response)
@@ -37,15 +43,41 @@ class EstimateCall final : public grpc::ServerUnaryReactor, private StoppableCal
         state_(state),
         request_(request),
         response_(response),
-        record_(&state->metrics, Method::kEstimate, kMethodName) {
-    // The call is alive until it is finished, so that the task may hold a plain pointer.
-    const absl::Status submitted = state_->executor.Submit([this] { Run(); });
-    if (!submitted.ok()) End(submitted);
+        record_(&state->metrics, Method::kEstimate, kMethodName),
+        wait_(state, cancel().deadline()) {
+    const v1::ContractExecution& execution = request_->header().execution();
+    wait_.SetPriority(PriorityOf(execution.priority()));
+    // Another value is refused later.
+    if (execution.max_queue_seconds() > 0) {
+      wait_.SetLimit(execution.max_queue_seconds(), "header.execution.max_queue_seconds");
+    }
+  }
+
+  // Once, right after it was made.
+  void Begin() {
+    self_ = shared_from_this();
+    const auto refused = Refused();
+    const absl::Status submitted =
+        wait_.ForSlot(&state_->executor, Step([this] { return Prepare(); }), refused);
+    if (!submitted.ok()) refused(submitted);
   }
 
  private:
-  void Run() {
-    End(Outcome(AnswerWithinMemory([this] { return Answer(); })));
+  // A task that does `work`, which is StatusOr<bool>: whether the call is done.
+  template <typename Work>
+  std::function<void()> Step(Work work) {
+    return [self = shared_from_this(), work = std::move(work)] {
+      bool done = true;
+      const absl::Status status = AnswerWithinMemory([&]() -> absl::Status {
+        TENON_RETURN_IF_ERROR(self->cancel().Check());
+        TENON_ASSIGN_OR_RETURN(done, work());
+        return absl::OkStatus();
+      });
+      if (!status.ok() || done) self->End(self->Outcome(status));
+    };
+  }
+  std::function<void(const absl::Status&)> Refused() {
+    return [self = shared_from_this()](const absl::Status& why) { self->End(self->Outcome(why)); };
   }
 
   void End(const absl::Status& status) {
@@ -53,26 +85,43 @@ class EstimateCall final : public grpc::ServerUnaryReactor, private StoppableCal
     Finish(ToGrpcStatus(status));
   }
 
-  absl::Status Answer() {
+  // Reads the request and answers it if no search is needed.
+  absl::StatusOr<bool> Prepare() {
     TENON_RETURN_IF_ERROR(state_->lifecycle.CheckAdmitting());
-    TENON_RETURN_IF_ERROR(cancel().Check());
     v1::ContractHeader header = request_->header();
-    TENON_ASSIGN_OR_RETURN(ContractCall call, DecodeHeader(&header, *state_, HeaderUse::kEstimate));
-    response_->set_request_id(call.request_id);
-    record_.set_request_id(call.request_id);
-    const absl::Status planned = FindPlan(&call, state_, &cancel(), nullptr);
+    TENON_ASSIGN_OR_RETURN(call_, DecodeHeader(&header, *state_, HeaderUse::kEstimate));
+    response_->set_request_id(call_.request_id);
+    record_.set_request_id(call_.request_id);
+    finder_ = std::make_unique<PlanFinder>(&call_, state_, &cancel(), nullptr);
+    const absl::StatusOr<bool> found = finder_->FindAtOnce();
+    if (found.ok() && !*found) {
+      QueueSearch(state_, &wait_, &cancel(), finder_->search_bytes(),
+                  Step([this]() -> absl::StatusOr<bool> {
+                    TENON_RETURN_IF_ERROR(Answer(finder_->Search()));
+                    return true;
+                  }),
+                  Refused());
+      return false;
+    }
+    TENON_RETURN_IF_ERROR(Answer(found.status()));
+    return true;
+  }
+
+  // `planned`: how the search for a plan ended.
+  absl::Status Answer(const absl::Status& planned) {
+    wait_.Admitted();
     if (!planned.ok() && IsFaulty(planned)) return planned;
-    auto job = PrepareCall(call, &cancel(), &state_->programs);
+    auto job = PrepareCall(call_, &cancel(), &state_->programs);
     if (!job.ok()) {
       if (IsFaulty(job.status())) return job.status();
       *response_->mutable_refusal() = ToErrorDetail(job.status());
-      ContractCall unlimited = call;
+      ContractCall unlimited = call_;
       unlimited.memory_budget_bytes = INT64_MAX;
       unlimited.required_fingerprint.clear();
       job = PrepareCall(unlimited, &cancel(), &state_->programs);
     }
-    if (job.ok()) Describe(call, **job);
-    return DescribeProviders(call);
+    if (job.ok()) Describe(call_, **job);
+    return DescribeProviders(call_);
   }
 
   void Describe(const ContractCall& call, const ContractionJob& job) {
@@ -116,16 +165,23 @@ class EstimateCall final : public grpc::ServerUnaryReactor, private StoppableCal
     return absl::OkStatus();
   }
 
-  void OnCancel() override { cancel().Cancel(); }
+  void OnCancel() override {
+    cancel().Cancel();
+    if (wait_.Leave()) End(Outcome(cancel().Check()));
+  }
   void OnDone() override {
     Unwatch();
-    delete this;
+    self_.reset();
   }
 
   ServerState* const state_;
   const v1::EstimateRequest* const request_;
   v1::EstimateResponse* const response_;
   CallRecord record_;
+  QueueWait wait_;
+  ContractCall call_;
+  std::unique_ptr<PlanFinder> finder_;
+  std::shared_ptr<EstimateCall> self_;
 };
 
 }  // namespace
@@ -133,7 +189,9 @@ class EstimateCall final : public grpc::ServerUnaryReactor, private StoppableCal
 grpc::ServerUnaryReactor* StartEstimate(grpc::CallbackServerContext* context, ServerState* state,
                                         const v1::EstimateRequest* request,
                                         v1::EstimateResponse* response) {
-  return new EstimateCall(context, state, request, response);
+  const auto call = std::make_shared<EstimateCall>(context, state, request, response);
+  call->Begin();  // from here on it owns itself
+  return call.get();
 }
 
 }  // namespace tenon::server

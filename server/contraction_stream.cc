@@ -33,7 +33,7 @@ void Describe(const ContractWork::Result& result, v1::ContractResult* out) {
 }  // namespace
 
 ContractStream::ContractStream(grpc::CallbackServerContext* context, ServerState* state)
-    : BidiStream(context, &state->watchdog), state_(state) {
+    : BidiStream(context, &state->watchdog), state_(state), wait_(state, cancel()->deadline()) {
   state_->metrics.CallBegan(Method::kContract);
 }
 
@@ -73,13 +73,15 @@ absl::Status ContractStream::OnHeader(v1::ContractHeader* header) {
   TENON_RETURN_IF_ERROR(state_->lifecycle.CheckAdmitting());
   TENON_ASSIGN_OR_RETURN(ContractCall call, DecodeHeader(header, *state_, HeaderUse::kContract));
   header_complete_ = call.complete();
+  wait_.SetPriority(call.priority);
+  wait_.SetLimit(call.max_queue_seconds, "header.execution.max_queue_seconds");
   work_ = std::make_unique<ContractWork>(std::move(call), state_, cancel());
-  TENON_RETURN_IF_ERROR(state_->executor.Submit([self = self()] {
-    self->Guarded([&] {
-      const absl::Status status = self->Plan();
-      if (!status.ok()) self->Fail(status);
-    });
-  }));
+  if (const auto interval = work_->call().progress_interval_seconds) {
+    std::lock_guard lock(mutex_);
+    ticker_ = std::make_unique<Ticker>(*interval, [this] { TellWaiting(); });
+  }
+  TENON_RETURN_IF_ERROR(
+      wait_.ForSlot(&state_->executor, Step(&ContractStream::FindPlan), Refused()));
   // Nothing may follow; if something does, the call fails.
   if (header_complete_) ReadNext();
   return absl::OkStatus();
@@ -142,9 +144,55 @@ bool ContractStream::ProvideInputs() {
   return true;
 }
 
-absl::Status ContractStream::Plan() {
-  start_time_ = Clock::now();
-  TENON_RETURN_IF_ERROR(Admit());
+std::function<void()> ContractStream::Step(Stage stage) {
+  return [self = self(), stage] {
+    self->Guarded([&] {
+      absl::Status status = self->cancel()->Check();
+      if (status.ok()) status = ((*self).*stage)();
+      if (!status.ok()) self->Fail(status);
+    });
+  };
+}
+
+std::function<void(const absl::Status&)> ContractStream::Refused() {
+  return [self = self()](const absl::Status& why) { self->Fail(why); };
+}
+
+absl::Status ContractStream::FindPlan() {
+  TENON_ASSIGN_OR_RETURN(const bool found, work_->FindPlanAtOnce());
+  if (found) return Reserve();
+  QueueSearch(state_, &wait_, cancel(), work_->search_bytes(), Step(&ContractStream::Search),
+              Refused());
+  return absl::OkStatus();
+}
+
+absl::Status ContractStream::Search() {
+  TENON_RETURN_IF_ERROR(work_->SearchPlan());
+  state_->executor.Continue(Step(&ContractStream::Reserve));
+  return absl::OkStatus();
+}
+
+absl::Status ContractStream::Reserve() {
+  TENON_RETURN_IF_ERROR(work_->Prepare());
+  const auto granted = [self = self()](Reservation reservation) {
+    self->work_->Admit(std::move(reservation));
+    self->state_->executor.Continue(self->Step(&ContractStream::Admitted));
+  };
+  TENON_ASSIGN_OR_RETURN(
+      std::optional<Reservation> reservation,
+      wait_.ForMemory(&state_->budget, work_->planned_peak_bytes(), granted, Refused()));
+  if (reservation.has_value()) {
+    work_->Admit(*std::move(reservation));
+    return Admitted();
+  }
+  // The end of the call takes it out of the line, unless it came before it was there.
+  if (cancel()->cancelled()) wait_.Leave();
+  return absl::OkStatus();
+}
+
+absl::Status ContractStream::Admitted() {
+  StopTelling();
+  wait_.Admitted();
   if (IsSmall()) return AnswerSmall();
   TENON_ASSIGN_OR_RETURN(upload_, work_->CreateUpload());
   SendAccepted();
@@ -153,19 +201,22 @@ absl::Status ContractStream::Plan() {
   return absl::OkStatus();
 }
 
-absl::Status ContractStream::Admit() {
-  TENON_RETURN_IF_ERROR(cancel()->Check());
-  const std::optional<double>& limit = work_->call().max_queue_seconds;
-  const double waited = Seconds(start_time_ - header_time_);
-  if (limit.has_value() && waited > *limit) {
-    return Error(Reason::kDeadline,
-                 StrCat("the request waited ", waited, " seconds in the queue; at most ", *limit,
-                        " were allowed"))
-        .Field("header.execution.max_queue_seconds")
-        .Meta("limit_seconds", *limit)
-        .Meta("actual_seconds", waited);
-  }
-  return work_->Plan();
+void ContractStream::TellWaiting() {
+  if (progress_pending_.exchange(true)) return;  // the client has not read the last one
+  const bool waits = wait_.waits();
+  v1::ContractResponse frame;
+  v1::ContractProgress* out = frame.mutable_progress();
+  out->set_phase(waits ? v1::CONTRACT_PHASE_QUEUED : v1::CONTRACT_PHASE_PLANNING);
+  out->set_queue_position(static_cast<int32_t>(wait_.position()));
+  out->set_search_trials(work_->search_trials());
+  out->set_elapsed_seconds(Seconds(Clock::now() - header_time_));
+  SendProgressFrame(std::move(frame));
+}
+
+void ContractStream::StopTelling() {
+  std::unique_ptr<Ticker> ticker;  // it waits for a tick under way, which may need the lock
+  std::lock_guard lock(mutex_);
+  ticker = std::move(ticker_);
 }
 
 // Whether one frame may answer it all.
@@ -176,11 +227,12 @@ bool ContractStream::IsSmall() const {
 }
 
 absl::Status ContractStream::AnswerSmall() {
-  accepted_time_ = start_time_;
+  accepted_time_ = Clock::now();
   TENON_ASSIGN_OR_RETURN(std::unique_ptr<ContractUpload> upload, work_->CreateUpload());
   work_->SetFixed(upload->TakeFixed());
   received_bytes_ = upload->received_bytes();
   const std::unique_ptr<SetInputs> inputs = upload->TakeSet();
+  ran_ = true;
   auto results = work_->RunSets({&inputs, 1}, nullptr);
   RecordWork();
   TENON_RETURN_IF_ERROR(results.status());
@@ -278,6 +330,7 @@ std::vector<std::unique_ptr<SetInputs>> ContractStream::TakeStack() {
 }
 
 absl::Status ContractStream::RunStack() {
+  ran_ = true;
   TENON_RETURN_IF_ERROR(work_->Start());  // more sets arrive meanwhile
   std::vector<std::unique_ptr<SetInputs>> stack = TakeStack();
   schedule::ContractionJob::ProgressFn progress;
@@ -403,6 +456,11 @@ void ContractStream::SendProgress(int64_t set, const schedule::ContractionJob::P
     provider->set_slices_done(progress.slices_done);
     provider->set_flops_done(out->flops_done());
   }
+  SendProgressFrame(std::move(frame));
+}
+
+// One that is not overtaken by others: progress_pending_ was set for it.
+void ContractStream::SendProgressFrame(v1::ContractResponse frame) {
   Send([self = self(), frame = std::make_shared<v1::ContractResponse>(std::move(frame)),
         sent = false](v1::ContractResponse* target) mutable {
     if (std::exchange(sent, true)) return false;
@@ -424,7 +482,7 @@ void ContractStream::RecordWork() {
   Metrics& metrics = state_->metrics;
   metrics.AddSlices(work.slices_done);
   metrics.AddFlops(work.flops_done);
-  metrics.Observe(Method::kContract, Phase::kQueue, Seconds(start_time_ - header_time_));
+  metrics.Observe(Method::kContract, Phase::kQueue, wait_.seconds());
   metrics.Observe(Method::kContract, Phase::kPrepare, work_->prepare_seconds());
   metrics.Observe(Method::kContract, Phase::kSetup, work.setup_seconds);
   if (work.execution_seconds >= 0) {
@@ -434,7 +492,7 @@ void ContractStream::RecordWork() {
 
 void ContractStream::WriteReport(v1::ContractionReport* report) {
   CallFigures figures;
-  figures.queue_seconds = Seconds(start_time_ - header_time_);
+  figures.queue_seconds = wait_.seconds();
   figures.input_prepare_seconds = work_->prepare_seconds();
   {
     std::lock_guard lock(mutex_);
@@ -453,13 +511,17 @@ void ContractStream::WriteReport(v1::ContractionReport* report) {
 }
 
 void ContractStream::OnEnd() {
+  StopTelling();
+  wait_.Leave();
   const double seconds = Seconds(Clock::now() - header_time_);
   const absl::Status status = outcome();
   state_->metrics.CallEnded(Method::kContract, status, seconds);
   state_->metrics.AddPayloadBytes(Direction::kReceived, received_bytes_);
   state_->metrics.AddPayloadBytes(Direction::kSent, sent_bytes_);
   LogRequest(kMethodName, work_ == nullptr ? "" : work_->call().request_id, status, seconds,
-             {{"received_bytes", received_bytes_.load()}, {"sent_bytes", sent_bytes_.load()}});
+             {{"received_bytes", received_bytes_.load()},
+              {"sent_bytes", sent_bytes_.load()},
+              {"ran", ran_.load()}});
 }
 
 }  // namespace tenon::server

@@ -1,10 +1,11 @@
 #include "server/contraction_work.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "server/contraction_report.h"
-#include "server/plan_finder.h"
+#include "server/queue_wait.h"
 
 namespace tenon::server {
 namespace {
@@ -17,13 +18,32 @@ double SecondsSince(Clock::time_point start) {
 
 }  // namespace
 
-absl::Status ContractWork::Plan() {
-  TENON_RETURN_IF_ERROR(FindPlan(&call_, state_, cancel_, nullptr));
+absl::Status ContractWork::Prepare() {
   TENON_ASSIGN_OR_RETURN(job_, PrepareCall(call_, cancel_, &state_->programs));
+  TENON_RETURN_IF_ERROR(CheckDeadline());
   staging_bytes_ = StagingBytes(call_, *job_);
-  TENON_ASSIGN_OR_RETURN(reservation_, state_->budget.Reserve(planned_peak_bytes()));
   WritePlanSummary(call_, *job_, &plan_summary_);
   return absl::OkStatus();
+}
+
+// Whether the work can end in time, by a prediction that is to be trusted: that of a whole set on
+// one provider which has measured itself. It was within 1.4 of what was measured, 1.13 in the mean,
+// for work that is not very short; of several providers, and of a part of the groups, nobody
+// predicts the seconds; and the time of what waits before is not counted. So what is refused would
+// have failed.
+absl::Status ContractWork::CheckDeadline() const {
+  constexpr double kVeryShort = 0.1;
+  const auto deadline = cancel_->deadline();
+  const auto seconds = job_->predicted_seconds();
+  const bool whole = call_.request.last_group == 0;
+  if (!deadline.has_value() || !seconds.has_value() || call_.providers.size() != 1 || !whole) {
+    return absl::OkStatus();
+  }
+  const double sets =
+      call_.varies() ? static_cast<double>(std::max<int64_t>(1, call_.request.expected_sets)) : 1;
+  if (*seconds * sets < kVeryShort) return absl::OkStatus();
+  return CheckFeasible(*seconds * sets,
+                       std::chrono::duration<double>(*deadline - Clock::now()).count());
 }
 
 absl::StatusOr<std::unique_ptr<ContractUpload>> ContractWork::CreateUpload() {

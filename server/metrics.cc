@@ -70,6 +70,33 @@ std::string_view PhaseName(Phase phase) {
   return kNames[static_cast<size_t>(phase)];
 }
 
+std::optional<Rejection> RejectionOf(const absl::Status& status) {
+  if (status.ok()) return std::nullopt;
+  const ErrorDetails details = GetErrorDetails(status);
+  const auto tells = [&](const char* key) { return details.metadata.count(key) > 0; };
+  switch (details.reason) {
+    case Reason::kOverloaded:
+      return tells("queued_requests") ? Rejection::kQueueFull : Rejection::kBytesFull;
+    case Reason::kExceedsServerLimit:
+      return Rejection::kTooLarge;
+    case Reason::kDeadlineInfeasible:
+      return Rejection::kDeadlineInfeasible;
+    case Reason::kDeadline:  // while it waited, not while it ran
+      if (tells("queue_seconds")) return Rejection::kExpired;
+      return std::nullopt;
+    case Reason::kDraining:
+    case Reason::kStarting:
+      return Rejection::kDraining;
+    case Reason::kNoDevice:
+      return Rejection::kNoDevice;
+    case Reason::kUnauthenticated:
+    case Reason::kPermissionDenied:
+      return Rejection::kUnauthorized;
+    default:
+      return std::nullopt;
+  }
+}
+
 struct Metrics::Impl {
   template <typename Type>
   using PerMethod = std::array<Type, kMethods>;
@@ -83,6 +110,8 @@ struct Metrics::Impl {
   std::array<prometheus::Counter*, 2> payload;
   prometheus::Counter* slices;
   prometheus::Counter* flops;
+  std::array<prometheus::Counter*, static_cast<size_t>(Rejection::kCount)> rejections;
+  std::array<prometheus::Histogram*, kPriorities> queue_waits;
   prometheus::Counter* scored;
   prometheus::Counter* failed;
 };
@@ -124,6 +153,21 @@ Metrics::Metrics() : impl_(std::make_unique<Impl>()) {
   impl_->slices = &counter("tenon_slices_total", "Slices contracted.").Add({});
   impl_->flops =
       &counter("tenon_flops_total", "Floating-point operations done by contractions.").Add({});
+  constexpr std::array<const char*, static_cast<size_t>(Rejection::kCount)> kRejections = {
+      "queue_full", "bytes_full", "too_large",    "deadline_infeasible",
+      "draining",   "no_device",  "unauthorized", "expired"};
+  auto& rejections = counter("tenon_admission_rejections_total", "Calls that were not admitted.");
+  for (size_t r = 0; r < kRejections.size(); ++r) {
+    impl_->rejections[r] = &rejections.Add({{"reason", kRejections[r]}});
+  }
+  auto& waits = prometheus::BuildHistogram()
+                    .Name("tenon_queue_wait_seconds")
+                    .Help("Seconds that admitted requests waited for a slot or for memory.")
+                    .Register(registry);
+  for (const Priority priority : kAllPriorities) {
+    impl_->queue_waits[static_cast<size_t>(priority)] =
+        &waits.Add({{"class", std::string(PriorityName(priority))}}, SecondsBuckets());
+  }
   auto& projections = counter("tenon_projections_total", "Projections answered.");
   impl_->scored = &projections.Add({{"outcome", "scored"}});
   impl_->failed = &projections.Add({{"outcome", "failed"}});
@@ -139,6 +183,9 @@ void Metrics::CallBegan(Method method) {
 void Metrics::CallEnded(Method method, const absl::Status& status, double total_seconds) {
   const size_t outcome = status.ok() ? 0 : static_cast<size_t>(GetErrorDetails(status).reason) + 1;
   Observe(method, Phase::kTotal, total_seconds);
+  if (const auto rejection = RejectionOf(status)) {
+    impl_->rejections[static_cast<size_t>(*rejection)]->Increment();
+  }
   impl_->requests[static_cast<size_t>(method)][outcome]->Increment();
   impl_->in_flight[static_cast<size_t>(method)]->Decrement();
   impl_->all_in_flight.fetch_sub(1);
@@ -158,6 +205,16 @@ void Metrics::AddFlops(double flops) { impl_->flops->Increment(flops); }
 void Metrics::AddProjections(int64_t scored, int64_t failed) {
   impl_->scored->Increment(static_cast<double>(scored));
   impl_->failed->Increment(static_cast<double>(failed));
+}
+
+void Metrics::ObserveQueueWait(Priority priority, double seconds) {
+  impl_->queue_waits[static_cast<size_t>(priority)]->Observe(seconds);
+}
+
+QueueWaits Metrics::Waits(Priority priority) const {
+  const prometheus::ClientMetric::Histogram seen =
+      impl_->queue_waits[static_cast<size_t>(priority)]->Collect().histogram;
+  return {static_cast<int64_t>(seen.sample_count), seen.sample_sum};
 }
 
 int64_t Metrics::in_flight() const { return impl_->all_in_flight.load(); }

@@ -9,12 +9,14 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "server/priority.h"
 
 namespace tenon::server {
 
@@ -53,6 +55,27 @@ struct MethodStatistics {
   std::vector<PhaseSeconds> phases;  // those that occurred
 };
 
+// Why a call was not admitted: the label `reason` of tenon_admission_rejections_total.
+enum class Rejection {
+  kQueueFull,
+  kBytesFull,
+  kTooLarge,
+  kDeadlineInfeasible,
+  kDraining,
+  kNoDevice,
+  kUnauthorized,
+  kExpired,  // it waited too long
+  kCount
+};
+// Absent: the call was admitted, or its request was wrong.
+std::optional<Rejection> RejectionOf(const absl::Status& status);
+
+// One class of requests since the start.
+struct QueueWaits {
+  int64_t admitted = 0;
+  double seconds = 0;  // that those waited, summed
+};
+
 // Thread-safe; recording costs an atomic or two.
 class Metrics {
  public:
@@ -68,6 +91,10 @@ class Metrics {
   void AddSlices(int64_t slices);
   void AddFlops(double flops);
   void AddProjections(int64_t scored, int64_t failed);
+
+  // A request has left the queues for good.
+  void ObserveQueueWait(Priority priority, double seconds);
+  QueueWaits Waits(Priority priority) const;
 
   // Calls that have begun and not ended, of all methods.
   int64_t in_flight() const;

@@ -312,9 +312,15 @@ class ProviderService final : public v1::ProviderService::CallbackService {
         FillMethod(method, response->add_methods());
       }
     }
-    v1::QueueStatistics* queue = response->add_queues();
-    queue->set_priority(v1::PRIORITY_CLASS_DEFAULT);
-    queue->set_waiting(static_cast<int32_t>(state_->executor.queued()));
+    for (const Priority priority : kAllPriorities) {
+      const QueueWaits waits = state_->metrics.Waits(priority);
+      v1::QueueStatistics* queue = response->add_queues();
+      queue->set_priority(ToWire(priority));
+      queue->set_waiting(static_cast<int32_t>(QueuedRequests(*state_, priority)));
+      queue->set_admitted(waits.admitted);
+      queue->set_refused(RefusedRequests(*state_, priority));
+      queue->set_wait_seconds(waits.seconds);
+    }
     const planner::PlanCache::Counters plans = state_->plan_cache.counters();
     v1::CacheStatistics* cache = response->add_caches();
     cache->set_cache("plan_cache");

@@ -29,11 +29,11 @@ class CallRecord {
   }
   // For the log.
   void set_request_id(std::string_view id) { request_id_ = id; }
-  void End(const absl::Status& status) {
+  void End(const absl::Status& status, LogFields more = {}) {
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
     metrics_->CallEnded(method_, status, seconds);
-    LogRequest(name_, request_id_, status, seconds);
+    LogRequest(name_, request_id_, status, seconds, std::move(more));
   }
 
  private:

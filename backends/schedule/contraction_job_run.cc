@@ -1,6 +1,7 @@
 // The running half of a ContractionJob: sets, groups, workers.
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <mutex>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "backends/core/binary_scale.h"
+#include "backends/core/cpu_share.h"
 #include "backends/schedule/contraction_job_impl.h"
 #include "backends/schedule/ordered_sum.h"
 
@@ -56,7 +58,12 @@ class ContractionJob::Impl::GroupRun {
   // A worker's life: takes groups until none is left or one has failed.
   void Work(Lane& lane, int worker) {
     OrderedSum::Claim claim;
-    while (sum_.Next(&claim)) {
+    // Several providers' threads are not on one machine's cores alone.
+    const auto has_turn = [&] {
+      if (job_.lanes.size() == 1) CpuShare::AwaitTurn(worker, over_);
+      return true;
+    };
+    while (has_turn() && sum_.Next(&claim)) {
       absl::Status done = job_.cancel->Check();
       if (done.ok()) {
         done = job_.RunOneGroup(lane, worker, claim.group, claim.partial_sum, &claim.exponent);
@@ -65,11 +72,13 @@ class ContractionJob::Impl::GroupRun {
         sum_.Stop();
         std::lock_guard lock(mutex_);
         status_.Update(done);
-        return;
+        break;
       }
       sum_.Finish(claim);
       Count(lane, claim.group);
     }
+    over_ = true;  // nothing is left for those who are held back
+    CpuShare::WakeAll();
   }
 
   absl::Status status() const { return status_; }
@@ -96,6 +105,7 @@ class ContractionJob::Impl::GroupRun {
   Impl& job_;
   const ProgressFn& progress_;
   OrderedSum sum_;
+  std::atomic<bool> over_{false};
   const Clock::time_point start_ = Clock::now();
   std::mutex mutex_;
   absl::Status status_;
