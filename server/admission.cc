@@ -34,7 +34,7 @@ Reservation Reservation::Split(int64_t bytes) {
   return Reservation(budget_, bytes, epoch_);
 }
 
-absl::Status MemoryBudget::CheckBytes(int64_t bytes) const {
+absl::Status MemoryBudget::CheckFits(int64_t bytes) const {
   if (bytes < 0) return Error(Reason::kInternal, "a negative number of bytes is planned");
   if (bytes <= limit_bytes_) return absl::OkStatus();
   return Error(Reason::kExceedsServerLimit,
@@ -53,7 +53,7 @@ absl::Status MemoryBudget::Overloaded(int64_t bytes, int64_t free, std::string_v
 }
 
 absl::StatusOr<Reservation> MemoryBudget::Reserve(int64_t bytes) {
-  TENON_RETURN_IF_ERROR(CheckBytes(bytes));
+  TENON_RETURN_IF_ERROR(CheckFits(bytes));
   int64_t missing = Take(bytes);
   if (missing > 0 && reclaim_ != nullptr) {
     reclaim_(missing);
@@ -110,7 +110,7 @@ std::optional<Reservation> MemoryBudget::TakeInTurn(int64_t bytes, int64_t* miss
 }
 
 absl::StatusOr<std::optional<Reservation>> MemoryBudget::ReserveInTurn(Request request) {
-  TENON_RETURN_IF_ERROR(CheckBytes(request.bytes));
+  TENON_RETURN_IF_ERROR(CheckFits(request.bytes));
   int64_t missing = 0;
   std::optional<Reservation> taken = TakeInTurn(request.bytes, &missing);
   if (missing > 0 && reclaim_ != nullptr) {

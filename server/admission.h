@@ -88,6 +88,9 @@ class MemoryBudget {
   // fit now.
   absl::StatusOr<Reservation> Reserve(int64_t bytes);
 
+  // EXCEEDS_SERVER_LIMIT when so many bytes can never fit.
+  absl::Status CheckFits(int64_t bytes) const;
+
   // Reserves only what is free now; null otherwise. Gives nothing back to make room.
   std::optional<Reservation> ReserveFree(int64_t bytes);
 
@@ -129,7 +132,6 @@ class MemoryBudget {
   };
   using Entry = WaitingLine<Wanted>::Entry;
 
-  absl::Status CheckBytes(int64_t bytes) const;
   absl::Status Overloaded(int64_t bytes, int64_t free, std::string_view why) const;
   // Bytes that lack for `bytes` more; takes them when none do.
   int64_t Take(int64_t bytes);
@@ -149,9 +151,9 @@ class MemoryBudget {
   mutable std::mutex mutex_;
   int64_t reserved_ = 0;
   WaitingLine<Wanted> line_;
-  uint64_t first_ = 0;      // ticket of the first of the line; 0: nobody waits
-  uint64_t epoch_ = 0;      // changes with the first of the line
-  int64_t overtaken_ = 0;   // bytes held by what has overtaken it
+  uint64_t first_ = 0;     // ticket of the first of the line; 0: nobody waits
+  uint64_t epoch_ = 0;     // changes with the first of the line
+  int64_t overtaken_ = 0;  // bytes held by what has overtaken it
   std::array<int64_t, kPriorities> refused_{};
   std::unique_ptr<ExpiryTimer> timer_;  // from the first request on that waits
 };

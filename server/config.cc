@@ -32,9 +32,10 @@ ABSL_FLAG(int32_t, threads, 0,
           "Threads that a request may use. 0: as many as affinity and the control group's quota "
           "allow.");
 ABSL_FLAG(int32_t, concurrent_requests, 2, "Requests that compute at the same time.");
-ABSL_FLAG(int32_t, max_queued_requests, 64,
-          "Requests of each class (interactive, default, bulk) that may wait for a slot, and as many "
-          "again for memory.");
+ABSL_FLAG(
+    int32_t, max_queued_requests, 64,
+    "Requests of each class (interactive, default, bulk) that may wait for a slot, and as many "
+    "again for memory.");
 ABSL_FLAG(absl::Duration, max_queue_wait, absl::Seconds(30),
           "Requests that do not fit into memory now wait for at most this long until they do; then "
           "they are refused (OVERLOADED).");

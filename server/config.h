@@ -28,7 +28,7 @@ struct Config {
   int threads = 0;  // of one request at most
   int concurrent_requests = 0;
   int max_queued_requests = 0;  // of each class
-  absl::Duration max_queue_wait;
+  absl::Duration max_queue_wait = absl::Seconds(30);
   int max_concurrent_streams = 0;  // per connection
   absl::Duration write_stall_timeout;
 

@@ -1,5 +1,6 @@
 #include "server/contraction_estimate.h"
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <new>
@@ -81,7 +82,7 @@ class EstimateCall final : public grpc::ServerUnaryReactor,
   }
 
   void End(const absl::Status& status) {
-    record_.End(status);
+    record_.End(status, {{"ran", ran_.load()}});
     Finish(ToGrpcStatus(status));
   }
 
@@ -110,6 +111,7 @@ class EstimateCall final : public grpc::ServerUnaryReactor,
   // `planned`: how the search for a plan ended.
   absl::Status Answer(const absl::Status& planned) {
     wait_.Admitted();
+    ran_ = true;
     if (!planned.ok() && IsFaulty(planned)) return planned;
     auto job = PrepareCall(call_, &cancel(), &state_->programs);
     if (!job.ok()) {
@@ -179,6 +181,7 @@ class EstimateCall final : public grpc::ServerUnaryReactor,
   v1::EstimateResponse* const response_;
   CallRecord record_;
   QueueWait wait_;
+  std::atomic<bool> ran_ = false;
   ContractCall call_;
   std::unique_ptr<PlanFinder> finder_;
   std::shared_ptr<EstimateCall> self_;

@@ -28,10 +28,10 @@ namespace tenon::server {
 
 // Three parties: gRPC's reading reaction (frames into buffers), the executor (plans, waits for
 // memory without holding a thread, then runs sets while there are complete ones and less than two
-// results wait for the client), and whoever completes a write. Sets that wait are run together, as many as the program computes in one run;
-// "two results" then means those of two runs. The executor has one task of a call at a time.
-// `upload_` belongs to the reader; while the reader waits for a buffer (reader_waits_) it belongs
-// to the executor's task.
+// results wait for the client), and whoever completes a write. Sets that wait are run together, as
+// many as the program computes in one run; "two results" then means those of two runs. The executor
+// has one task of a call at a time. `upload_` belongs to the reader; while the reader waits for a
+// buffer (reader_waits_) it belongs to the executor's task.
 class ContractStream final : public BidiStream<v1::ContractRequest, v1::ContractResponse> {
  public:
   ContractStream(grpc::CallbackServerContext* context, ServerState* state);
@@ -91,9 +91,9 @@ class ContractStream final : public BidiStream<v1::ContractRequest, v1::Contract
   bool header_complete_ = false;  // set before anything else runs: no frame may follow the header
   std::unique_ptr<ContractWork> work_;
   std::unique_ptr<ContractUpload> upload_;
-  bool fixed_taken_ = false;                      // the operands that do not vary are with work_
-  int inputs_made_ = 1;                           // sets of buffers for varying operands
-  Clock::time_point accepted_time_;               // ready for chunks
+  bool fixed_taken_ = false;         // the operands that do not vary are with work_
+  int inputs_made_ = 1;              // sets of buffers for varying operands
+  Clock::time_point accepted_time_;  // ready for chunks
   Clock::time_point last_progress_;
   std::atomic<bool> progress_pending_{false};
   std::atomic<int64_t> received_bytes_{0}, sent_bytes_{0};
@@ -102,7 +102,7 @@ class ContractStream final : public BidiStream<v1::ContractRequest, v1::Contract
   Clock::duration last_run_{0};  // the executor's: what the latest stack took
 
   std::mutex mutex_;
-  std::unique_ptr<Ticker> ticker_;  // of progress while it waits and plans
+  std::unique_ptr<Ticker> ticker_;                // of progress while it waits and plans
   std::condition_variable set_ready_;             // ready_ has grown, or input_closed_
   std::deque<std::unique_ptr<SetInputs>> ready_;  // complete, to be run
   std::vector<std::unique_ptr<SetInputs>> free_inputs_;

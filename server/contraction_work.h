@@ -23,10 +23,9 @@
 
 namespace tenon::server {
 
-// FindPlanAtOnce, then SearchPlan if that says so, then Prepare, then Admit, then CreateUpload, then
-// SetFixed, then Start, then RunSets until all sets are run, all on
-// one thread at a time.
-// What it holds of the server's budget is given back when it is destroyed.
+// FindPlanAtOnce, then SearchPlan if that says so, then Prepare, then Admit, then CreateUpload,
+// then SetFixed, then Start, then RunSets until all sets are run, all on one thread at a time. What
+// it holds of the server's budget is given back when it is destroyed.
 class ContractWork {
  public:
   // `state` and `cancel` outlive the work.

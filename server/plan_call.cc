@@ -123,7 +123,8 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
     // A plan may be for another machine.
     if (call_.budget_is_the_servers) call_.memory_budget_bytes = INT64_MAX;
     finder_ = std::make_unique<PlanFinder>(
-        &call_, state_, &cancel(), [this](const planner::FoundPlan& found, const ContractCall& with) {
+        &call_, state_, &cancel(),
+        [this](const planner::FoundPlan& found, const ContractCall& with) {
           SendImprovement(found, with);
         });
     const Clock::time_point begin = Clock::now();
@@ -138,6 +139,7 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
   }
 
   absl::StatusOr<bool> Search() {
+    ran_ = true;
     const Clock::time_point begin = Clock::now();
     TENON_RETURN_IF_ERROR(finder_->Search());
     TENON_RETURN_IF_ERROR(Answer(begin));
@@ -146,6 +148,7 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
 
   absl::Status Answer(Clock::time_point begin) {
     wait_.Admitted();
+    ran_ = true;
     v1::PlanContractionResponse answer;
     v1::PlanResult* plan = answer.mutable_plan();
     plan->set_request_id(call_.request_id);
@@ -272,7 +275,7 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
       StartWrite(&current_);
     } else if (ending_.has_value()) {
       finished_ = true;
-      record_.End(*ending_);
+      record_.End(*ending_, {{"ran", ran_.load()}});
       Finish(ToGrpcStatus(*ending_));
     }
   }
@@ -298,6 +301,7 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
   const Clock::time_point start_ = Clock::now();
   CallRecord record_;
   QueueWait wait_;
+  std::atomic<bool> ran_ = false;
   ContractCall call_;
   std::unique_ptr<PlanFinder> finder_;
   std::atomic<int64_t> trials_ = 0;

@@ -354,8 +354,8 @@ void QueueSearch(ServerState* state, QueueWait* wait, const CancelToken* cancel,
   const auto enter = [state, wait, search = std::move(search), refused,
                       leave_if_cancelled](Reservation reservation) {
     auto held = std::make_shared<Reservation>(std::move(reservation));
-    const absl::Status submitted =
-        wait->ForSlot(&state->searches, [held = std::move(held), search] { search(); }, refused);
+    const absl::Status submitted = wait->ForSlot(
+        &state->searches, [held = std::move(held), search] { search(); }, refused);
     if (!submitted.ok()) return refused(submitted);
     leave_if_cancelled();
   };

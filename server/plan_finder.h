@@ -51,9 +51,9 @@ absl::Status FindPlan(ContractCall* call, ServerState* state, const CancelToken*
                       const OnBetterPlan& on_better);
 
 // Takes a call through the queue of searches: for memory of so many bytes, which are held until
-// `search` has returned, and for a slot. Calls `search` on a thread of state->searches, or `refused`
-// with DEADLINE, OVERLOADED, or the token's error where the call was cancelled while it waited and
-// nobody else takes it out of the queue. Both keep `wait`, `cancel` and the call alive.
+// `search` has returned, and for a slot. Calls `search` on a thread of state->searches, or
+// `refused` with DEADLINE, OVERLOADED, or the token's error where the call was cancelled while it
+// waited and nobody else takes it out of the queue. Both keep `wait`, `cancel` and the call alive.
 void QueueSearch(ServerState* state, QueueWait* wait, const CancelToken* cancel, int64_t bytes,
                  std::function<void()> search, std::function<void(const absl::Status&)> refused);
 

@@ -70,8 +70,8 @@ class QueueWait {
   std::optional<WaitTime> began_;
 };
 
-// DEADLINE_INFEASIBLE when work that takes about `estimate_seconds` can't end in `remaining_seconds`
-// with a little room.
+// DEADLINE_INFEASIBLE when work that takes about `estimate_seconds` can't end in
+// `remaining_seconds` with a little room.
 absl::Status CheckFeasible(double estimate_seconds, double remaining_seconds);
 
 // Requests of a class in all queues now, and those that were refused because one was full.

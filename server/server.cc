@@ -356,8 +356,7 @@ void Server::LogStuck() const {
         {{"method", method.method}, {"in_flight", method.in_flight}});
   }
   Log(LogLevel::kError, "work did not end within the kill limit",
-      {{"running",
-        static_cast<int64_t>(state_->executor.running() + state_->searches.running())},
+      {{"running", static_cast<int64_t>(state_->executor.running() + state_->searches.running())},
        {"queued", static_cast<int64_t>(state_->executor.queued())}});
 }
 
