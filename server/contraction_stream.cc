@@ -512,9 +512,8 @@ void ContractStream::WriteReport(v1::ContractionReport* report) {
 
 void ContractStream::OnEnd() {
   StopTelling();
-  wait_.Leave();
   const double seconds = Seconds(Clock::now() - header_time_);
-  const absl::Status status = outcome();
+  const absl::Status status = wait_.LeaveAfter(outcome());
   state_->metrics.CallEnded(Method::kContract, status, seconds);
   state_->metrics.AddPayloadBytes(Direction::kReceived, received_bytes_);
   state_->metrics.AddPayloadBytes(Direction::kSent, sent_bytes_);

@@ -184,6 +184,7 @@ absl::Status MeasurementStream::Admit(Reservation memory) {
   tally_.Accepted();
   TENON_RETURN_IF_ERROR(
       wait_.ForSlot(&server_->executor, OnExecutor([this] { Start(); }), Refused()));
+  if (cancel()->cancelled()) wait_.Leave();  // as above
   if (call_->may_be_single()) single_ = std::make_unique<v1::MeasureSingle>();
   v1::MeasureResponse response;
   v1::MeasureAccepted* accepted =
@@ -404,8 +405,7 @@ void MeasurementStream::OnHalfClose() {
 }
 
 void MeasurementStream::OnEnd() {
-  wait_.Leave();
-  const absl::Status status = outcome();
+  const absl::Status status = wait_.LeaveAfter(outcome());
   const double seconds = tally_.elapsed_seconds();
   server_->metrics.CallEnded(Method::kMeasure, status, seconds);
   std::string request_id;

@@ -174,6 +174,15 @@ absl::StatusOr<std::optional<Reservation>> QueueWait::ForMemory(
   return reserved;
 }
 
+absl::Status QueueWait::LeaveAfter(const absl::Status& outcome) {
+  const double waited = seconds();
+  if (!Leave() || outcome.ok() || GetErrorDetails(outcome).reason != Reason::kDeadline) {
+    return outcome;
+  }
+  return Error(Reason::kDeadline, "the deadline passed while the request waited in the queue")
+      .Meta("queue_seconds", waited);
+}
+
 bool QueueWait::Leave() {
   {
     std::lock_guard lock(mutex_);

@@ -51,6 +51,9 @@ class QueueWait {
 
   // Takes the request out of the queue: true means that it waited and will not be called.
   bool Leave();
+  // The same for a call that has ended so. What it should be counted as: gRPC may see a deadline
+  // sooner than the queue does.
+  absl::Status LeaveAfter(const absl::Status& outcome);
 
  private:
   void Began();
