@@ -144,7 +144,7 @@ absl::Status MeasurementStream::Plan(v1::MeasureHeader header) {
 
 // Before the memory: whoever waits for that holds no memory that others wait for.
 absl::Status MeasurementStream::ReserveScratch() {
-  constexpr char kWhat[] = "temporary files: ";
+  static constexpr char kWhat[] = "temporary files: ";
   const int64_t bytes = call_->session->planned_temporary_bytes();
   if (bytes == 0) return ReserveMemory();
   auto reserved = wait_.ForMemory(
