@@ -11,6 +11,7 @@
 #include "server/content_store.h"
 #include "server/process_stats.h"
 #include "server/provider_setup.h"
+#include "server/queue_wait.h"
 #include "server/scratch_space.h"
 #include "server/unary.h"
 #include "server/version.h"

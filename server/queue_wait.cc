@@ -125,7 +125,8 @@ absl::Status QueueWait::Refusal(const absl::Status& otherwise) const {
 
 absl::Status QueueWait::ForSlot(Executor* executor, std::function<void()> task,
                                 std::function<void(const absl::Status&)> refused) {
-  Executor::Request request{.ticket = ticket_};
+  Executor::Request request;
+  request.ticket = ticket_;
   Began();
   {
     std::lock_guard lock(mutex_);
