@@ -36,7 +36,9 @@ absl::Status ContractWork::CheckDeadline() const {
   const auto deadline = cancel_->deadline();
   const auto seconds = job_->predicted_seconds();
   const bool whole = call_.request.last_group == 0;
-  if (!deadline.has_value() || !seconds.has_value() || call_.providers.size() != 1 || !whole) {
+  const bool measured = call_.providers.front()->calibration() != nullptr;  // else it guesses
+  if (!deadline.has_value() || !seconds.has_value() || call_.providers.size() != 1 || !whole ||
+      !measured) {
     return absl::OkStatus();
   }
   const double sets =

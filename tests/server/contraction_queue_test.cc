@@ -244,7 +244,7 @@ TEST(ContractionQueue, DeadlinesThatCannotBeMetAreRefusedAtTheHeader) {
   header.mutable_execution()->add_providers("reference");
   ContractClient unknown(&server, std::chrono::milliseconds(1000));
   unknown.SendHeader(header);
-  EXPECT_TRUE(unknown.Read().has_accepted());
+  EXPECT_TRUE(unknown.Read().has_accepted()) << Summary(unknown.Finish().status);
 }
 
 // As many endless searches as there are places for, and more.
