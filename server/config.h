@@ -31,10 +31,11 @@ struct Config {
   int64_t memory_budget_bytes = 0;
   int threads = 0;  // of one request at most
   int concurrent_requests = 0;
-  int max_queued_requests = 0;
+  int max_queued_requests = 0;  // of each class
+  absl::Duration max_queue_wait = absl::Seconds(30);
   int max_concurrent_streams = 0;  // per connection
   absl::Duration write_stall_timeout;
-  std::string exit_when;  // failed providers that end the server: any, all, never
+  std::string exit_when;            // failed providers that end the server: any, all, never
   absl::Duration stuck_work_limit;  // 0: off
 
   absl::Duration drain_delay, grace_period, kill_limit;

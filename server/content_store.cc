@@ -1,6 +1,7 @@
 #include "server/content_store.h"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 #include <utility>
 
@@ -84,8 +85,9 @@ absl::StatusOr<std::shared_ptr<const StoredContent>> ContentStore::Put(
   Schedule::node_type place;
   if (*created) {
     TENON_RETURN_IF_ERROR(CheckQuotaLocked(owner, bytes));
-    Schedule fresh;  // so that nothing is half there if memory runs out
+    Schedule fresh, fresh_use;  // so that nothing is half there if memory runs out
     fresh.emplace(now, entries_.end());
+    fresh_use.emplace(now, entries_.end());
     content->created = now;
     if (kind == Kind::kDataset) {
       content->original_side =
@@ -95,10 +97,14 @@ absl::StatusOr<std::shared_ptr<const StoredContent>> ContentStore::Put(
     Key key(owner, content->handle);
     int64_t& owned = owned_[owner];
     entry =
-        entries_.emplace(std::move(key), Entry{std::move(content), std::move(last_used), {}, {}})
+        entries_
+            .emplace(std::move(key), Entry{std::move(content), std::move(last_used), {}, {}, {}})
             .first;
     bytes_ += entry->second.bytes();
     owned += bytes;
+    Schedule::node_type use = fresh_use.extract(fresh_use.begin());
+    use.mapped() = entry;
+    entry->second.by_use = uses_.insert(std::move(use));
     place = fresh.extract(fresh.begin());
   } else {
     entry->second.last_used->store(now);
@@ -160,6 +166,7 @@ std::shared_ptr<const StoredContent> ContentStore::Remove(Entries::iterator entr
   auto content = std::move(entry->second.content);
   bytes_ -= content->tensor.buffer.size_bytes();
   schedule_.erase(entry->second.scheduled);
+  uses_.erase(entry->second.by_use);
   entries_.erase(entry);
   return content;
 }
@@ -221,31 +228,55 @@ std::shared_ptr<void> ContentStore::Lend(int64_t bytes) {
     lease = budget_->ReserveFree(bytes);
   }
   if (!lease.has_value()) return nullptr;
-  return std::make_shared<Reservation>(*std::move(lease));
+  lent_->fetch_add(bytes);
+  return {new Reservation(*std::move(lease)), [lent = lent_, bytes](Reservation* reservation) {
+            lent->fetch_sub(bytes);
+            delete reservation;
+          }};
+}
+
+template <typename Visit>
+void ContentStore::ForEachByUse(const Visit& visit) {
+  for (auto place = uses_.begin(); place != uses_.end();) {
+    const Entries::iterator entry = place->second;
+    const TimePoint used = *entry->second.last_used;
+    auto next = std::next(place);
+    if (used > place->first) {
+      Schedule::node_type node = uses_.extract(place);
+      node.key() = used;
+      place = entry->second.by_use = uses_.insert(std::move(node));
+      // It comes later, unless nobody is between its places.
+      if (next != uses_.end() && next->first <= used) {
+        place = next;
+        continue;
+      }
+      next = std::next(place);
+    }
+    if (!visit(entry)) return;
+    place = next;
+  }
 }
 
 int64_t ContentStore::EvictResources(int64_t bytes) {
-  struct Candidate {
-    bool in_use;
-    TimePoint last_used;
-    std::shared_ptr<measurement::OriginalSide> side;
-  };
-  std::vector<Candidate> candidates;
-  {
+  std::vector<std::shared_ptr<measurement::OriginalSide>> sides;
+  if (*lent_ > 0) {
     std::lock_guard lock(mutex_);
-    for (const auto& [key, entry] : entries_) {
-      if (entry.resource_bytes() == 0) continue;
-      candidates.push_back({entry.in_use(), *entry.last_used, entry.content->original_side});
+    int64_t found = 0;
+    for (const bool in_use : {false, true}) {
+      ForEachByUse([&](Entries::iterator entry) {
+        const int64_t built = entry->second.resource_bytes();
+        if (found < bytes && built > 0 && entry->second.in_use() == in_use) {
+          sides.push_back(entry->second.content->original_side);
+          found += built;
+        }
+        return found < bytes;
+      });
     }
   }
-  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    return std::tie(a.in_use, a.last_used) < std::tie(b.in_use, b.last_used);
-  });
   int64_t freed = 0, dropped = 0;
-  for (const Candidate& candidate : candidates) {
-    if (freed >= bytes) break;
-    dropped += static_cast<int64_t>(candidate.side->List().size());
-    freed += candidate.side->Drop();
+  for (const auto& side : sides) {
+    dropped += static_cast<int64_t>(side->List().size());
+    freed += side->Drop();
   }
   std::lock_guard lock(mutex_);
   counters_.resources.evictions += dropped;
@@ -258,19 +289,14 @@ void ContentStore::Evict(int64_t bytes) {
   std::vector<std::shared_ptr<const StoredContent>> evicted;  // released after the lock
   std::lock_guard lock(mutex_);
   DropExpired();
-  std::vector<std::pair<TimePoint, Entries::iterator>> unused;
-  for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
-    if (!entry->second.in_use()) unused.emplace_back(*entry->second.last_used, entry);
-  }
-  std::sort(unused.begin(), unused.end(),
-            [](const auto& a, const auto& b) { return a.first < b.first; });
-  for (const auto& [last_used, entry] : unused) {
-    if (bytes <= 0) return;
+  ForEachByUse([&](Entries::iterator entry) {
+    if (entry->second.in_use()) return true;
     bytes -= entry->second.content->reservation.bytes();
     const bool dataset = entry->first.starts_with(Prefix(Kind::kDataset));
     ++CountersOf(dataset ? Kind::kDataset : Kind::kTensor).evictions;
     evicted.push_back(Remove(entry));
-  }
+    return bytes > 0;
+  });
 }
 
 ContentStore::AllCounters ContentStore::counters() {

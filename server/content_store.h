@@ -154,6 +154,7 @@ class ContentStore {
     std::shared_ptr<std::atomic<TimePoint>> last_used;  // shares outlive the entry
     std::chrono::system_clock::duration ttl;
     Schedule::iterator scheduled;
+    Schedule::iterator by_use;
 
     bool in_use() const { return content.use_count() > 1; }
     int64_t bytes() const { return content->tensor.buffer.size_bytes(); }
@@ -171,6 +172,10 @@ class ContentStore {
   std::shared_ptr<const StoredContent> Remove(Entries::iterator entry);
   void DropExpired();
   void SetPlace(Schedule::node_type place, TimePoint time, Entries::iterator entry);
+  // Calls `visit` with every entry, the least recently used first, until it returns false; it may
+  // remove the entry.
+  template <typename Visit>
+  void ForEachByUse(const Visit& visit);
   absl::StatusOr<Entries::iterator> Find(Kind kind, const std::string& owner,
                                          const std::string& handle);
   absl::Status CheckQuotaLocked(const std::string& owner, int64_t entry_bytes) const;
@@ -185,7 +190,12 @@ class ContentStore {
   int64_t owner_limit_ = 0;
   std::map<std::string, int64_t> owned_;  // EntryBytes by owner, those above 0
   Entries entries_;
-  Schedule schedule_;     // one for each entry
+  Schedule schedule_;  // one for each entry
+  // One for each entry, by a time at which it was last used, or before: uses are noted here when
+  // the order is next asked for, which costs no more than once for each use.
+  Schedule uses_;
+  // Of all resources that were built from data sets, stored or not.
+  std::shared_ptr<std::atomic<int64_t>> lent_ = std::make_shared<std::atomic<int64_t>>(0);
   int64_t bytes_ = 0;     // of all contents
   AllCounters counters_;  // without entries and bytes
 };

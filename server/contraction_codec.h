@@ -17,6 +17,7 @@
 #include "backends/plugin/provider.h"
 #include "backends/schedule/contraction_job.h"
 #include "server/content_store.h"
+#include "server/priority.h"
 #include "server/search_options.h"
 #include "server/shared_memory.h"
 #include "server/state.h"
@@ -55,6 +56,7 @@ struct ContractCall {
   v1::ReportDetail detail = v1::REPORT_DETAIL_FULL;
   std::optional<double> progress_interval_seconds;
   std::optional<double> max_queue_seconds;
+  Priority priority = Priority::kDefault;
   std::string required_fingerprint;
   // Bytes that staging buffers and the engine's plan may have together.
   int64_t memory_budget_bytes = 0;
@@ -81,10 +83,9 @@ struct ContractCall {
 enum class HeaderUse { kContract, kEstimate };
 
 // Checks everything that can be checked without planning and moves the inline data out. Handles are
-// those of `owner`. Errors'
-// fields start with "header.". Options that are accepted and have no effect yet: priority (one
-// class), deterministic (one provider always is; several with it are refused) and reduced precision
-// (never used).
+// those of `owner`. Errors' fields start with "header.". Options that are accepted and have no
+// effect yet: deterministic (one provider always is; several with it are refused) and reduced
+// precision (never used).
 absl::StatusOr<ContractCall> DecodeHeader(v1::ContractHeader* header, const ServerState& state,
                                           const std::string& owner, HeaderUse use,
                                           DType default_dtype = DType::kComplex128);

@@ -1,5 +1,7 @@
 #include "server/contraction_estimate.h"
 
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <new>
 #include <utility>
@@ -10,6 +12,7 @@
 #include "server/contraction_report.h"
 #include "server/plan_finder.h"
 #include "server/principal.h"
+#include "server/queue_wait.h"
 #include "server/status.h"
 #include "server/stoppable_call.h"
 #include "server/tensor_codec.h"
@@ -32,7 +35,11 @@ bool IsFaulty(const absl::Status& status) {
          status.code() == absl::StatusCode::kDeadlineExceeded;
 }
 
-class EstimateCall final : public grpc::ServerUnaryReactor, private StoppableCall {
+// Owns itself until the call is over; tasks hold it, too. First it takes its turn as any request,
+// then, where the plan takes a search, as a search.
+class EstimateCall final : public grpc::ServerUnaryReactor,
+                           public std::enable_shared_from_this<EstimateCall>,
+                           private StoppableCall {
  public:
   EstimateCall(grpc::CallbackServerContext* context, ServerState* state,
                const v1::EstimateRequest* request, v1::EstimateResponse* response)
@@ -40,62 +47,101 @@ class EstimateCall final : public grpc::ServerUnaryReactor, private StoppableCal
         state_(state),
         request_(request),
         response_(response),
-        record_(&state->metrics, Method::kEstimate, kMethodName) {
-    const absl::Status allowed = CheckCaller(context);
-    if (!allowed.ok()) {
-      End(allowed);
-      return;
-    }
-    owner_ = CallerOf(*context);
+        record_(&state->metrics, Method::kEstimate, kMethodName),
+        wait_(state, cancel().deadline()),
+        allowed_(CheckCaller(context)) {
+    if (allowed_.ok()) owner_ = CallerOf(*context);
     record_.set_caller(owner_);
-    // The call is alive until it is finished, so that the task may hold a plain pointer.
-    const absl::Status submitted = state_->executor.Submit([this] { Run(); });
-    if (!submitted.ok()) End(submitted);
+    const v1::ContractExecution& execution = request_->header().execution();
+    wait_.SetPriority(PriorityOf(execution.priority()));
+    // Another value is refused later.
+    if (execution.max_queue_seconds() > 0) {
+      wait_.SetLimit(execution.max_queue_seconds(), "header.execution.max_queue_seconds");
+    }
+  }
+
+  // Once, right after it was made.
+  void Begin() {
+    self_ = shared_from_this();
+    if (!allowed_.ok()) return End(allowed_);
+    const auto refused = Refused();
+    const absl::Status submitted =
+        wait_.ForSlot(&state_->executor, Step([this] { return Prepare(); }), refused);
+    if (!submitted.ok()) refused(submitted);
   }
 
  private:
-  void Run() {
-    const Clock::time_point begin = Clock::now();
-    const auto observe = [this](Phase phase, Clock::duration duration) {
-      state_->metrics.Observe(Method::kEstimate, phase,
-                              std::chrono::duration<double>(duration).count());
+  // A task that does `work`, which is StatusOr<bool>: whether the call is done.
+  template <typename Work>
+  std::function<void()> Step(Work work) {
+    return [self = shared_from_this(), work = std::move(work)] {
+      const WorkWatch::Entry entry(&self->state_->work_watch, &self->cancel(), kMethodName, "");
+      bool done = true;
+      const absl::Status status = AnswerWithinMemory([&]() -> absl::Status {
+        TENON_RETURN_IF_ERROR(self->cancel().Check());
+        TENON_ASSIGN_OR_RETURN(done, work());
+        return absl::OkStatus();
+      });
+      if (!status.ok() || done) self->End(self->Outcome(status));
     };
-    observe(Phase::kQueue, begin - start_);
-    absl::Status status;
-    {  // left before the end, which may destroy this
-      const WorkWatch::Entry entry(&state_->work_watch, &cancel(), kMethodName, "");
-      status = AnswerWithinMemory([this] { return Answer(); });
-    }
-    observe(Phase::kSetup, Clock::now() - begin);
-    End(Outcome(status));
+  }
+  std::function<void(const absl::Status&)> Refused() {
+    return [self = shared_from_this()](const absl::Status& why) { self->End(self->Outcome(why)); };
   }
 
   void End(const absl::Status& status) {
-    record_.End(status);
+    record_.End(status, {{"ran", ran_.load()}});
     Finish(ToGrpcStatus(status));
   }
 
-  absl::Status Answer() {
+  // Reads the request and answers it if no search is needed.
+  absl::StatusOr<bool> Prepare() {
     TENON_RETURN_IF_ERROR(state_->lifecycle.CheckAdmitting());
-    TENON_RETURN_IF_ERROR(cancel().Check());
     v1::ContractHeader header = request_->header();
-    TENON_ASSIGN_OR_RETURN(ContractCall call,
-                           DecodeHeader(&header, *state_, owner_, HeaderUse::kEstimate));
-    response_->set_request_id(call.request_id);
-    record_.set_request_id(call.request_id);
-    const absl::Status planned = FindPlan(&call, state_, &cancel(), nullptr);
+    TENON_ASSIGN_OR_RETURN(call_, DecodeHeader(&header, *state_, owner_, HeaderUse::kEstimate));
+    response_->set_request_id(call_.request_id);
+    record_.set_request_id(call_.request_id);
+    finder_ = std::make_unique<PlanFinder>(&call_, state_, &cancel(), nullptr);
+    const Clock::time_point begin = Clock::now();
+    const absl::StatusOr<bool> found = finder_->FindAtOnce();
+    if (found.ok() && !*found) {
+      QueueSearch(state_, &wait_, &cancel(), finder_->search_bytes(),
+                  Step([this]() -> absl::StatusOr<bool> {
+                    const Clock::time_point search_begin = Clock::now();
+                    TENON_RETURN_IF_ERROR(Answer(finder_->Search(), search_begin));
+                    return true;
+                  }),
+                  Refused());
+      return false;
+    }
+    TENON_RETURN_IF_ERROR(Answer(found.status(), begin));
+    return true;
+  }
+
+  // `planned`: how the search for a plan ended, which began at `begin`.
+  absl::Status Answer(const absl::Status& planned, Clock::time_point begin) {
+    wait_.Admitted();
+    ran_ = true;
+    state_->metrics.Observe(Method::kEstimate, Phase::kQueue, wait_.seconds());
+    const absl::Status answered = Describe(planned);
+    const std::chrono::duration<double> setup = Clock::now() - begin;
+    state_->metrics.Observe(Method::kEstimate, Phase::kSetup, setup.count());
+    return answered;
+  }
+
+  absl::Status Describe(const absl::Status& planned) {
     if (!planned.ok() && IsFaulty(planned)) return planned;
-    auto job = PrepareCall(call, &cancel(), &state_->programs);
+    auto job = PrepareCall(call_, &cancel(), &state_->programs);
     if (!job.ok()) {
       if (IsFaulty(job.status())) return job.status();
       *response_->mutable_refusal() = ToErrorDetail(job.status());
-      ContractCall unlimited = call;
+      ContractCall unlimited = call_;
       unlimited.memory_budget_bytes = INT64_MAX;
       unlimited.required_fingerprint.clear();
       job = PrepareCall(unlimited, &cancel(), &state_->programs);
     }
-    if (job.ok()) Describe(call, **job);
-    return DescribeProviders(call);
+    if (job.ok()) Describe(call_, **job);
+    return DescribeProviders(call_);
   }
 
   void Describe(const ContractCall& call, const ContractionJob& job) {
@@ -139,10 +185,13 @@ class EstimateCall final : public grpc::ServerUnaryReactor, private StoppableCal
     return absl::OkStatus();
   }
 
-  void OnCancel() override { cancel().Cancel(); }
+  void OnCancel() override {
+    cancel().Cancel();
+    if (wait_.Leave()) End(Outcome(cancel().Check()));
+  }
   void OnDone() override {
     Unwatch();
-    delete this;
+    self_.reset();
   }
 
   ServerState* const state_;
@@ -150,7 +199,12 @@ class EstimateCall final : public grpc::ServerUnaryReactor, private StoppableCal
   v1::EstimateResponse* const response_;
   std::string owner_;
   CallRecord record_;
-  const Clock::time_point start_ = Clock::now();
+  QueueWait wait_;
+  const absl::Status allowed_;
+  std::atomic<bool> ran_ = false;
+  ContractCall call_;
+  std::unique_ptr<PlanFinder> finder_;
+  std::shared_ptr<EstimateCall> self_;
 };
 
 }  // namespace
@@ -158,7 +212,9 @@ class EstimateCall final : public grpc::ServerUnaryReactor, private StoppableCal
 grpc::ServerUnaryReactor* StartEstimate(grpc::CallbackServerContext* context, ServerState* state,
                                         const v1::EstimateRequest* request,
                                         v1::EstimateResponse* response) {
-  return new EstimateCall(context, state, request, response);
+  const auto call = std::make_shared<EstimateCall>(context, state, request, response);
+  call->Begin();  // from here on it owns itself
+  return call.get();
 }
 
 }  // namespace tenon::server

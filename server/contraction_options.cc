@@ -135,6 +135,7 @@ absl::Status Options::ReadExecution() {
   call_.request.normalize = execution.normalize();
   TENON_RETURN_IF_ERROR(CheckEnum(v1::PriorityClass_IsValid(execution.priority()),
                                   execution.priority(), "header.execution.priority"));
+  call_.priority = PriorityOf(execution.priority());
   call_.required_fingerprint = execution.required_fingerprint();
   return ReadTypes();
 }

@@ -319,7 +319,7 @@ void WriteAccepted(const ContractCall& call, const ContractionJob& job, const v1
     granted->set_progress_interval_seconds(*call.progress_interval_seconds);
   }
   if (deadline_seconds.has_value()) granted->set_deadline_seconds(*deadline_seconds);
-  granted->set_priority(v1::PRIORITY_CLASS_DEFAULT);
+  granted->set_priority(ToWire(call.priority));
   WriteTensorSpec(ResultSpec(call, job), out->mutable_result_spec());
   WriteChoices(call, out->mutable_providers());
   out->set_sets_together(static_cast<int32_t>(job.sets_together()));

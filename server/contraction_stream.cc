@@ -38,7 +38,7 @@ void Describe(const ContractWork::Result& result, v1::ContractResult* out) {
 }  // namespace
 
 ContractStream::ContractStream(grpc::CallbackServerContext* context, ServerState* state)
-    : BidiStream(context, &state->watchdog), state_(state) {
+    : BidiStream(context, &state->watchdog), state_(state), wait_(state, cancel()->deadline()) {
   state_->metrics.CallBegan(Method::kContract);
 }
 
@@ -82,18 +82,19 @@ absl::Status ContractStream::OnHeader(v1::ContractHeader* header) {
                          DecodeHeader(header, *state_, caller(), HeaderUse::kContract));
   request_id_ = call.request_id;
   header_complete_ = call.complete();
+  wait_.SetPriority(call.priority);
+  wait_.SetLimit(call.max_queue_seconds, "header.execution.max_queue_seconds");
   work_ = std::make_unique<ContractWork>(std::move(call), state_, cancel());
-  if (header_complete_ && MayRunAtOnce(work_->SecondsIfPlanned())) {
-    TENON_RETURN_IF_ERROR(Plan());
-    ReadNext();
-    return absl::OkStatus();
+  if (const auto interval = work_->call().progress_interval_seconds) {
+    std::lock_guard lock(mutex_);
+    ticker_ = std::make_unique<Ticker>(*interval, [this] { TellWaiting(); });
   }
-  TENON_RETURN_IF_ERROR(state_->executor.Submit([self = self()] {
-    self->Work([&] {
-      const absl::Status status = self->Plan();
-      if (!status.ok()) self->Fail(status);
-    });
-  }));
+  if (header_complete_ && MayRunAtOnce(work_->SecondsIfPlanned())) {
+    Step (&ContractStream::FindPlan)();
+  } else {
+    TENON_RETURN_IF_ERROR(
+        wait_.ForSlot(&state_->executor, Step(&ContractStream::FindPlan), Refused()));
+  }
   // Nothing may follow; if something does, the call fails.
   if (header_complete_) ReadNext();
   return absl::OkStatus();
@@ -164,9 +165,55 @@ bool ContractStream::MayRunAtOnce(std::optional<double> seconds) const {
          state_->executor.running() < state_->concurrent_requests;
 }
 
-absl::Status ContractStream::Plan() {
-  start_time_ = Clock::now();
-  TENON_RETURN_IF_ERROR(Admit());
+std::function<void()> ContractStream::Step(Stage stage) {
+  return [self = self(), stage] {
+    self->Work([&] {
+      absl::Status status = self->cancel()->Check();
+      if (status.ok()) status = ((*self).*stage)();
+      if (!status.ok()) self->Fail(status);
+    });
+  };
+}
+
+std::function<void(const absl::Status&)> ContractStream::Refused() {
+  return [self = self()](const absl::Status& why) { self->Fail(why); };
+}
+
+absl::Status ContractStream::FindPlan() {
+  TENON_ASSIGN_OR_RETURN(const bool found, work_->FindPlanAtOnce());
+  if (found) return Reserve();
+  QueueSearch(state_, &wait_, cancel(), work_->search_bytes(), Step(&ContractStream::Search),
+              Refused());
+  return absl::OkStatus();
+}
+
+absl::Status ContractStream::Search() {
+  TENON_RETURN_IF_ERROR(work_->SearchPlan());
+  state_->executor.Continue(Step(&ContractStream::Reserve));
+  return absl::OkStatus();
+}
+
+absl::Status ContractStream::Reserve() {
+  TENON_RETURN_IF_ERROR(work_->Prepare());
+  const auto granted = [self = self()](Reservation reservation) {
+    self->work_->Admit(std::move(reservation));
+    self->state_->executor.Continue(self->Step(&ContractStream::Admitted));
+  };
+  TENON_ASSIGN_OR_RETURN(
+      std::optional<Reservation> reservation,
+      wait_.ForMemory(&state_->budget, work_->planned_peak_bytes(), granted, Refused()));
+  if (reservation.has_value()) {
+    work_->Admit(*std::move(reservation));
+    return Admitted();
+  }
+  // The end of the call takes it out of the line, unless it came before it was there.
+  if (cancel()->cancelled()) wait_.Leave();
+  return absl::OkStatus();
+}
+
+absl::Status ContractStream::Admitted() {
+  StopTelling();
+  wait_.Admitted();
   if (IsSmall()) return AnswerSmall();
   TENON_ASSIGN_OR_RETURN(upload_, work_->CreateUpload());
   SendAccepted();
@@ -175,19 +222,22 @@ absl::Status ContractStream::Plan() {
   return absl::OkStatus();
 }
 
-absl::Status ContractStream::Admit() {
-  TENON_RETURN_IF_ERROR(cancel()->Check());
-  const std::optional<double>& limit = work_->call().max_queue_seconds;
-  const double waited = Seconds(start_time_ - header_time_);
-  if (limit.has_value() && waited > *limit) {
-    return Error(Reason::kDeadline,
-                 StrCat("the request waited ", waited, " seconds in the queue; at most ", *limit,
-                        " were allowed"))
-        .Field("header.execution.max_queue_seconds")
-        .Meta("limit_seconds", *limit)
-        .Meta("actual_seconds", waited);
-  }
-  return work_->Plan();
+void ContractStream::TellWaiting() {
+  if (progress_pending_.exchange(true)) return;  // the client has not read the last one
+  const bool waits = wait_.waits();
+  v1::ContractResponse frame;
+  v1::ContractProgress* out = frame.mutable_progress();
+  out->set_phase(waits ? v1::CONTRACT_PHASE_QUEUED : v1::CONTRACT_PHASE_PLANNING);
+  out->set_queue_position(static_cast<int32_t>(wait_.position()));
+  out->set_search_trials(work_->search_trials());
+  out->set_elapsed_seconds(Seconds(Clock::now() - header_time_));
+  SendProgressFrame(std::move(frame));
+}
+
+void ContractStream::StopTelling() {
+  std::unique_ptr<Ticker> ticker;  // it waits for a tick under way, which may need the lock
+  std::lock_guard lock(mutex_);
+  ticker = std::move(ticker_);
 }
 
 // Whether one frame may answer it all.
@@ -198,11 +248,12 @@ bool ContractStream::IsSmall() const {
 }
 
 absl::Status ContractStream::AnswerSmall() {
-  accepted_time_ = start_time_;
+  accepted_time_ = Clock::now();
   TENON_ASSIGN_OR_RETURN(std::unique_ptr<ContractUpload> upload, work_->CreateUpload());
   work_->SetFixed(upload->TakeFixed());
   received_bytes_ = upload->received_bytes();
   const std::unique_ptr<SetInputs> inputs = upload->TakeSet();
+  ran_ = true;
   auto results = work_->RunSets({&inputs, 1}, nullptr);
   RecordWork();
   TENON_RETURN_IF_ERROR(results.status());
@@ -306,6 +357,7 @@ std::vector<std::unique_ptr<SetInputs>> ContractStream::TakeStack(bool may_wait)
 }
 
 absl::Status ContractStream::RunStack(bool may_wait) {
+  ran_ = true;
   TENON_RETURN_IF_ERROR(work_->Start());  // more sets arrive meanwhile
   std::vector<std::unique_ptr<SetInputs>> stack = TakeStack(may_wait);
   schedule::ContractionJob::ProgressFn progress;
@@ -436,6 +488,11 @@ void ContractStream::SendProgress(int64_t set, const schedule::ContractionJob::P
     provider->set_slices_done(progress.slices_done);
     provider->set_flops_done(out->flops_done());
   }
+  SendProgressFrame(std::move(frame));
+}
+
+// One that is not overtaken by others: progress_pending_ was set for it.
+void ContractStream::SendProgressFrame(v1::ContractResponse frame) {
   Send([self = self(), frame = std::make_shared<v1::ContractResponse>(std::move(frame)),
         sent = false](v1::ContractResponse* target) mutable {
     if (std::exchange(sent, true)) return false;
@@ -457,7 +514,7 @@ void ContractStream::RecordWork() {
   Metrics& metrics = state_->metrics;
   RecordContraction(work, work_->job().dtype(), &metrics);
   metrics.AddItems(Method::kContract, work_->sets_done());
-  metrics.Observe(Method::kContract, Phase::kQueue, Seconds(start_time_ - header_time_));
+  metrics.Observe(Method::kContract, Phase::kQueue, wait_.seconds());
   metrics.Observe(Method::kContract, Phase::kPrepare, work_->prepare_seconds());
   metrics.Observe(Method::kContract, Phase::kSetup, work.setup_seconds);
   metrics.Observe(Method::kContract, Phase::kDispatch, work.dispatch_seconds);
@@ -468,7 +525,7 @@ void ContractStream::RecordWork() {
 
 void ContractStream::WriteReport(v1::ContractionReport* report) {
   CallFigures figures;
-  figures.queue_seconds = Seconds(start_time_ - header_time_);
+  figures.queue_seconds = wait_.seconds();
   figures.input_prepare_seconds = work_->prepare_seconds();
   {
     std::lock_guard lock(mutex_);
@@ -487,14 +544,16 @@ void ContractStream::WriteReport(v1::ContractionReport* report) {
 }
 
 void ContractStream::OnEnd() {
+  StopTelling();
   const double seconds = Seconds(Clock::now() - header_time_);
-  const absl::Status status = outcome();
+  const absl::Status status = wait_.LeaveAfter(outcome());
   state_->metrics.AddPayloadBytes(Method::kContract, Direction::kReceived, received_bytes_);
   state_->metrics.AddPayloadBytes(Method::kContract, Direction::kSent, sent_bytes_);
   state_->metrics.CallEnded(Method::kContract, status, seconds);
   LogFields more = CallerFields(caller());
   more.emplace_back("received_bytes", received_bytes_.load());
   more.emplace_back("sent_bytes", sent_bytes_.load());
+  more.emplace_back("ran", ran_.load());
   LogRequest(kMethodName, request_id_, status, seconds, std::move(more));
 }
 

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,19 +19,22 @@
 #include "server/bidi_stream.h"
 #include "server/contraction_upload.h"
 #include "server/contraction_work.h"
+#include "server/queue_wait.h"
 #include "server/state.h"
 #include "server/tensor_sender.h"
+#include "server/ticker.h"
 #include "tenon/v1/contraction.pb.h"
 
 namespace tenon::server {
 
-// Three parties: gRPC's reading reaction (frames into buffers), the executor (plans, then runs sets
-// while there are complete ones and less than two results wait for the client), and whoever
-// completes a write. Sets that wait are run together, as many as the program computes in one run;
-// "two results" then means those of two runs. The executor has one task of a call at a time.
-// `upload_` belongs to the reader; while the reader waits for a buffer (reader_waits_) it belongs
-// to the executor's task. Very short work is done by whoever finds it, the reader too, while the
-// executor has a free thread: what is said of the executor then holds for that thread.
+// Three parties: gRPC's reading reaction (frames into buffers), the executor (plans, waits for
+// memory without holding a thread, then runs sets while there are complete ones and less than two
+// results wait for the client), and whoever completes a write. Sets that wait are run together, as
+// many as the program computes in one run; "two results" then means those of two runs. The executor
+// has one task of a call at a time. `upload_` belongs to the reader; while the reader waits for a
+// buffer (reader_waits_) it belongs to the executor's task. Very short work is done by whoever
+// finds it, the reader too, while the executor has a free thread: what is said of the executor then
+// holds for that thread.
 class ContractStream final : public BidiStream<v1::ContractRequest, v1::ContractResponse> {
  public:
   ContractStream(grpc::CallbackServerContext* context, ServerState* state);
@@ -50,6 +54,17 @@ class ContractStream final : public BidiStream<v1::ContractRequest, v1::Contract
   void Advance();
   bool ProvideInputs();
 
+  // The way to admission, step by step; the next one begins when its turn has come.
+  using Stage = absl::Status (ContractStream::*)();
+  std::function<void()> Step(Stage stage);
+  std::function<void(const absl::Status&)> Refused();
+  absl::Status FindPlan();  // a request's slot
+  absl::Status Search();    // a search's slot
+  absl::Status Reserve();   // memory
+  absl::Status Admitted();
+  void TellWaiting();  // progress, until it is admitted
+  void StopTelling();
+
   // The executor.
   template <typename Task>
   void Work(const Task& task) {
@@ -57,9 +72,7 @@ class ContractStream final : public BidiStream<v1::ContractRequest, v1::Contract
                                  request_id_);
     if (const auto seconds = RunTask(task)) state_->metrics.ObserveCancellation(*seconds);
   }
-  absl::Status Plan();
   bool MayRunAtOnce(std::optional<double> seconds) const;
-  absl::Status Admit();
   bool IsSmall() const;
   absl::Status AnswerSmall();
   void SendAccepted();
@@ -77,27 +90,31 @@ class ContractStream final : public BidiStream<v1::ContractRequest, v1::Contract
   void FillWhole(const ContractWork::Result& result, v1::ContractResult* out);
   void ResultSent(std::shared_ptr<Tensor> tensor);
   void SendProgress(int64_t set, const schedule::ContractionJob::Progress& progress);
+  void SendProgressFrame(v1::ContractResponse frame);
   void RecordWork();
   std::optional<double> SecondsToDeadline() const;
   void WriteReport(v1::ContractionReport* report);
 
   ServerState* const state_;
   const Clock::time_point header_time_ = Clock::now();
+  QueueWait wait_;
   bool header_seen_ = false;      // the reader's
   std::string request_id_;        // also of a refused header; does not change once work is queued
   bool header_complete_ = false;  // set before anything else runs: no frame may follow the header
   std::unique_ptr<ContractWork> work_;
   std::unique_ptr<ContractUpload> upload_;
-  bool fixed_taken_ = false;                      // the operands that do not vary are with work_
-  int inputs_made_ = 1;                           // sets of buffers for varying operands
-  Clock::time_point start_time_, accepted_time_;  // out of the queue; ready for chunks
+  bool fixed_taken_ = false;         // the operands that do not vary are with work_
+  int inputs_made_ = 1;              // sets of buffers for varying operands
+  Clock::time_point accepted_time_;  // ready for chunks
   Clock::time_point last_progress_;
   std::atomic<bool> progress_pending_{false};
   std::atomic<int64_t> received_bytes_{0}, sent_bytes_{0};
+  std::atomic<bool> ran_{false};
 
   Clock::duration last_run_{0};  // the executor's: what the latest stack took
 
   std::mutex mutex_;
+  std::unique_ptr<Ticker> ticker_;                // of progress while it waits and plans
   std::condition_variable set_ready_;             // ready_ has grown, or input_closed_
   std::deque<std::unique_ptr<SetInputs>> ready_;  // complete, to be run
   std::vector<std::unique_ptr<SetInputs>> free_inputs_;

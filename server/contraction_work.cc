@@ -1,11 +1,13 @@
 #include "server/contraction_work.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <utility>
 
 #include "server/contraction_report.h"
 #include "server/plan_finder.h"
+#include "server/queue_wait.h"
 #include "server/work_metrics.h"
 
 namespace tenon::server {
@@ -25,14 +27,13 @@ absl::StatusOr<Tensor> CopyOf(const SharedSpan& span, const TensorSpec& spec) {
 
 }  // namespace
 
-absl::Status ContractWork::Plan() {
-  TENON_RETURN_IF_ERROR(FindPlan(&call_, state_, cancel_, nullptr));
+absl::Status ContractWork::Prepare() {
   TENON_ASSIGN_OR_RETURN(job_, PrepareCall(call_, cancel_, &state_->programs));
+  TENON_RETURN_IF_ERROR(CheckDeadline());
   ObserveGroups(job_.get(), &state_->metrics);
   staging_bytes_ = StagingBytes(call_, *job_);
   TENON_ASSIGN_OR_RETURN(result_bytes_, CheckedByteCount(ResultSpec(call_, *job_)));
   TENON_ASSIGN_OR_RETURN(result_region_, ResultSpan(call_, result_bytes_));
-  TENON_ASSIGN_OR_RETURN(reservation_, state_->budget.Reserve(planned_peak_bytes()));
   WritePlanSummary(call_, *job_, &plan_summary_);
   return absl::OkStatus();
 }
@@ -40,6 +41,28 @@ absl::Status ContractWork::Plan() {
 std::optional<double> ContractWork::SecondsIfPlanned() const {
   if (!NeedsNoPlan(call_)) return std::nullopt;
   return SecondsIfPrepared(call_, &state_->programs);
+}
+
+// Whether the work can end in time, by a prediction that is to be trusted: that of a whole set on
+// one provider which has measured itself. It was within 1.4 of what was measured, 1.13 in the mean,
+// for work that is not very short; of several providers, and of a part of the groups, nobody
+// predicts the seconds; and the time of what waits before is not counted. So what is refused would
+// have failed.
+absl::Status ContractWork::CheckDeadline() const {
+  constexpr double kVeryShort = 0.1;
+  const auto deadline = cancel_->deadline();
+  const auto seconds = job_->predicted_seconds();
+  const bool whole = call_.request.last_group == 0;
+  const bool measured = call_.providers.front()->calibration() != nullptr;  // else it guesses
+  if (!deadline.has_value() || !seconds.has_value() || call_.providers.size() != 1 || !whole ||
+      !measured) {
+    return absl::OkStatus();
+  }
+  const double sets =
+      call_.varies() ? static_cast<double>(std::max<int64_t>(1, call_.request.expected_sets)) : 1;
+  if (*seconds * sets < kVeryShort) return absl::OkStatus();
+  return CheckFeasible(*seconds * sets,
+                       std::chrono::duration<double>(*deadline - Clock::now()).count());
 }
 
 absl::StatusOr<std::unique_ptr<ContractUpload>> ContractWork::CreateUpload() {

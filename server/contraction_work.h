@@ -3,6 +3,7 @@
 #ifndef TENON_SERVER_CONTRACTION_WORK_H_
 #define TENON_SERVER_CONTRACTION_WORK_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -17,24 +18,37 @@
 #include "server/admission.h"
 #include "server/contraction_codec.h"
 #include "server/contraction_upload.h"
+#include "server/plan_finder.h"
 #include "server/state.h"
 
 namespace tenon::server {
 
-// Plan, then CreateUpload, then SetFixed, then Start, then RunSets until all sets are run, all on
-// one thread at a time.
-// What it holds of the server's budget is given back when it is destroyed.
+// FindPlanAtOnce, then SearchPlan if that says so, then Prepare, then Admit, then CreateUpload,
+// then SetFixed, then Start, then RunSets until all sets are run, all on one thread at a time. What
+// it holds of the server's budget is given back when it is destroyed.
 class ContractWork {
  public:
   // `state` and `cancel` outlive the work.
   ContractWork(ContractCall call, ServerState* state, const CancelToken* cancel)
-      : state_(state), cancel_(cancel), call_(std::move(call)) {}
+      : state_(state),
+        cancel_(cancel),
+        call_(std::move(call)),
+        finder_(&call_, state, cancel, nullptr) {
+    if (call_.question.has_value()) call_.question->options.trials_made = &trials_;
+  }
 
-  // Plans and reserves the planned peak with the staging. Errors have the header's fields.
-  absl::Status Plan();
-  // Predicted seconds of the work where Plan takes no time: it neither searches nor compiles.
-  // Absent otherwise.
+  // Predicted seconds of the work where finding its plan takes no time: it neither searches nor
+  // compiles. Absent otherwise.
   std::optional<double> SecondsIfPlanned() const;
+  // As PlanFinder.
+  absl::StatusOr<bool> FindPlanAtOnce() { return finder_.FindAtOnce(); }
+  absl::Status SearchPlan() { return finder_.Search(); }
+  int64_t search_bytes() const { return finder_.search_bytes(); }
+  int64_t search_trials() const { return trials_; }  // so far; from any thread
+  // Compiles, and plans the memory. Errors have the header's fields; DEADLINE_INFEASIBLE.
+  absl::Status Prepare();
+  // `reservation`: planned_peak_bytes() of the budget.
+  void Admit(Reservation reservation) { reservation_ = std::move(reservation); }
   // Takes the memory of the operands; the inline bytes leave the call.
   absl::StatusOr<std::unique_ptr<ContractUpload>> CreateUpload();
   // The operands that do not vary, as they came.
@@ -66,7 +80,7 @@ class ContractWork {
   const ContractCall& call() const { return call_; }
   const schedule::ContractionJob& job() const { return *job_; }
   schedule::ContractionJob& job() { return *job_; }
-  // Made by Plan.
+  // Made by Prepare.
   const v1::PlanSummary& plan_summary() const { return plan_summary_; }
   int64_t staging_bytes() const { return staging_bytes_; }
   int64_t planned_peak_bytes() const { return job_->plan().Total() + staging_bytes_; }
@@ -74,6 +88,7 @@ class ContractWork {
   int64_t sets_done() const { return sets_done_; }
 
  private:
+  absl::Status CheckDeadline() const;
   bool WritesInPlace(const SetInputs& inputs) const {
     return inputs.result.has_value() && call_.result_dtype == job_->dtype();
   }
@@ -85,6 +100,8 @@ class ContractWork {
   const CancelToken* const cancel_;
   Reservation reservation_;  // destroyed after what it stands for
   ContractCall call_;
+  std::atomic<int64_t> trials_{0};
+  PlanFinder finder_;
   v1::PlanSummary plan_summary_;
   int64_t staging_bytes_ = 0;
   int64_t result_bytes_ = 0;                 // of one set

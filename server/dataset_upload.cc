@@ -111,8 +111,9 @@ absl::Status UploadState::OnHeader(const Header& header) {
   TENON_ASSIGN_OR_RETURN(const int64_t bytes, CheckedByteCount(spec));
   TENON_RETURN_IF_ERROR(
       AtField(state_->store->CheckQuota(owner_, ContentStore::EntryBytes(bytes)), "header.spec"));
-  TENON_ASSIGN_OR_RETURN(options_.reservation,
-                         state_->budget.Reserve(ContentStore::EntryBytes(bytes)));
+  TENON_ASSIGN_OR_RETURN(std::optional<Reservation> reservation,
+                         state_->budget.ReserveInTurn({.bytes = ContentStore::EntryBytes(bytes)}));
+  options_.reservation = *std::move(reservation);  // it does not wait, so it has it
   TENON_ASSIGN_OR_RETURN(data_, TensorReceiver::Create(std::move(spec)));
   if (header.inline_data != nullptr) {
     TENON_RETURN_IF_ERROR(CheckInlineSize(static_cast<int64_t>(header.inline_data->size()),

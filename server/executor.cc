@@ -3,16 +3,30 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/core/cpu_share.h"
 #include "backends/core/error.h"
 
 namespace tenon::server {
+namespace {
 
-Executor::Executor(int threads, size_t max_queued) : max_queued_(max_queued) {
+// Of the mean time of a task, the share of the latest.
+constexpr double kLatestShare = 0.1;
+constexpr double kShortestDelay = 1, kLongestDelay = 60;  // seconds
+
+double Seconds(WaitTime::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+}  // namespace
+
+Executor::Executor(int threads, size_t max_queued, Now now)
+    : now_(std::move(now)), requests_(max_queued) {
   std::lock_guard lock(mutex_);  // the threads wait until all are there
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
 }
 
 Executor::~Executor() {
+  timer_.reset();
   {
     std::lock_guard lock(mutex_);
     stopped_ = true;
@@ -21,19 +35,35 @@ Executor::~Executor() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-absl::Status Executor::Submit(std::function<void()> task) {
+absl::Status Executor::Submit(Request request) {
   {
     std::lock_guard lock(mutex_);
     // A free thread's next task does not wait, though it passes through the queue.
-    const size_t taken = static_cast<size_t>(running_) + continuations_.size();
+    const size_t taken = static_cast<size_t>(running_) + continuations_.size() + requests_.size();
     const size_t free = threads_.size() - std::min(threads_.size(), taken);
-    if (requests_.size() >= max_queued_ + free) {
+    if (free == 0 && requests_.full(request.priority)) {
+      ++refused_[static_cast<size_t>(request.priority)];
       return Error(Reason::kOverloaded,
-                   StrCat("the queue is full: ", requests_.size(), " requests are waiting"))
-          .Meta("queued_requests", requests_.size())
-          .Meta("retry_delay_seconds", 1);
+                   StrCat("the queue is full: ", requests_.size(request.priority), " ",
+                          PriorityName(request.priority), " requests are waiting"))
+          .Meta("queued_requests", requests_.size(request.priority))
+          .Meta("class", PriorityName(request.priority))
+          .Meta("retry_delay_seconds", RetryDelay());
     }
-    requests_.push_back(std::move(task));
+    const bool expires = request.until != WaitTime::max();
+    bool wakes = expires && request.until < requests_.next_expiry();
+    requests_.Push({{request.ticket == 0 ? NewTicket() : request.ticket, request.priority, now_(),
+                     request.until},
+                    {std::move(request.task), std::move(request.expired)}});
+    if (expires && free == 0 && timer_ == nullptr) {
+      timer_ = std::make_unique<ExpiryTimer>([this] {
+        Expire();
+        std::lock_guard lock(mutex_);
+        return requests_.next_expiry();
+      });
+      wakes = true;
+    }
+    if (wakes && timer_ != nullptr) timer_->Wake();
   }
   available_.notify_one();
   return absl::OkStatus();
@@ -49,7 +79,41 @@ void Executor::Continue(std::function<void()> task) {
 
 void Executor::SetMaxQueued(size_t max_queued) {
   std::lock_guard lock(mutex_);
-  max_queued_ = max_queued;
+  requests_.SetMaxPerClass(max_queued);
+}
+
+bool Executor::Leave(uint64_t ticket) {
+  std::optional<WaitingLine<Work>::Entry> left;  // destroyed without the lock: it may own much
+  std::lock_guard lock(mutex_);
+  left = requests_.Remove(ticket);
+  return left.has_value();
+}
+
+std::optional<size_t> Executor::Position(uint64_t ticket) const {
+  std::lock_guard lock(mutex_);
+  return requests_.Position(ticket);
+}
+
+void Executor::Expire() {
+  std::vector<WaitingLine<Work>::Entry> expired;
+  {
+    std::lock_guard lock(mutex_);
+    expired = requests_.TakeExpired(now_());
+  }
+  for (auto& entry : expired) {
+    if (entry.item.expired != nullptr) entry.item.expired();
+  }
+}
+
+double Executor::RetryDelay() const {
+  const double ahead = static_cast<double>(requests_.size() + continuations_.size());
+  const double slots = static_cast<double>(std::max<size_t>(threads_.size(), 1));
+  return std::clamp(task_seconds_ * ahead / slots, kShortestDelay, kLongestDelay);
+}
+
+double Executor::RetryDelaySeconds() const {
+  std::lock_guard lock(mutex_);
+  return RetryDelay();
 }
 
 size_t Executor::queued() const {
@@ -57,27 +121,33 @@ size_t Executor::queued() const {
   return requests_.size();
 }
 
+size_t Executor::queued(Priority priority) const {
+  std::lock_guard lock(mutex_);
+  return requests_.size(priority);
+}
+
 int Executor::running() const {
   std::lock_guard lock(mutex_);
   return running_;
 }
 
-size_t Executor::begun() const {
+int64_t Executor::refused(Priority priority) const {
   std::lock_guard lock(mutex_);
-  return begun_;
+  return refused_[static_cast<size_t>(priority)];
 }
 
 std::function<void()> Executor::Take() {
   const bool request = continuations_.empty() || (request_is_next_ && !requests_.empty());
   request_is_next_ = !request;
-  if (request) ++begun_;
-  auto& queue = request ? requests_ : continuations_;
-  std::function<void()> task = std::move(queue.front());
-  queue.pop_front();
-  return task;
+  if (!request) {
+    std::function<void()> task = std::move(continuations_.front());
+    continuations_.pop_front();
+    return task;
+  }
+  return std::move(requests_.TakeFront().item.task);
 }
 
-void Executor::Work() {
+void Executor::Run() {
   std::unique_lock lock(mutex_);
   for (;;) {
     const auto has_work = [this] { return !requests_.empty() || !continuations_.empty(); };
@@ -86,9 +156,15 @@ void Executor::Work() {
     std::function<void()> task = Take();
     ++running_;
     lock.unlock();
-    task();
+    const WaitTime begin = std::chrono::steady_clock::now();
+    {
+      const CpuShare share;
+      task();
+    }
     task = nullptr;  // what it holds may be large
+    const double seconds = Seconds(std::chrono::steady_clock::now() - begin);
     lock.lock();
+    task_seconds_ += kLatestShare * (seconds - task_seconds_);
     --running_;
   }
 }

@@ -14,6 +14,7 @@
 #include "server/job_board.h"
 #include "server/process_stats.h"
 #include "server/provider_setup.h"
+#include "server/queue_wait.h"
 #include "server/scratch_space.h"
 #include "server/shared_memory.h"
 #include "server/version.h"
@@ -126,10 +127,22 @@ void AppendServer(const ServerState& state, std::vector<MetricFamily>& families)
              "Memory that requests gave back and the process keeps for the next; given to the "
              "system when work needs the room, or after a while.",
              static_cast<double>(BlockPool::Shared().kept_bytes())));
-  families.push_back(Single("tenon_queue_length", "Requests that wait for their turn.",
-                            static_cast<double>(state.executor.queued())));
-  families.push_back(
-      Single("tenon_requests_running", "Requests that compute.", state.executor.running()));
+  families.push_back(Single("tenon_requests_running", "Requests that compute or search for a plan.",
+                            state.executor.running() + state.searches.running()));
+}
+
+void AppendQueues(const ServerState& state, std::vector<MetricFamily>& families) {
+  MetricFamily depth =
+      Family("tenon_queue_depth", "Requests that wait for a slot or for memory, by class.");
+  MetricFamily bytes =
+      Family("tenon_queue_bytes", "Planned peaks of requests that wait for memory, by class.");
+  for (const Priority priority : kAllPriorities) {
+    const std::vector<ClientMetric::Label> label = {{"class", std::string(PriorityName(priority))}};
+    Add(depth, static_cast<double>(QueuedRequests(state, priority)), label);
+    Add(bytes, static_cast<double>(state.budget.waiting_bytes(priority)), label);
+  }
+  families.push_back(std::move(depth));
+  families.push_back(std::move(bytes));
 }
 
 void AppendJobs(const ServerState& state, std::vector<MetricFamily>& families) {
@@ -239,6 +252,7 @@ void AppendProcess(const ServerState& state, std::vector<MetricFamily>& families
 std::string MetricsText(ServerState& state) {
   std::vector<MetricFamily> families = state.metrics.registry().Collect();
   AppendServer(state, families);
+  AppendQueues(state, families);
   AppendProviders(state, families);
   AppendJobs(state, families);
   AppendSharedMemory(state, families);

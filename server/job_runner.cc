@@ -91,8 +91,8 @@ absl::Status JobRunner::Execute(const JobRun& run, double* run_seconds) {
   if (!header.ParseFromString(bytes)) {
     return Error(Reason::kChecksumMismatch, "the job's header in the store does not parse");
   }
-  TENON_ASSIGN_OR_RETURN(ContractCall call,
-                         DecodeHeader(header.mutable_contraction(), *state_, run.owner, HeaderUse::kContract));
+  TENON_ASSIGN_OR_RETURN(ContractCall call, DecodeHeader(header.mutable_contraction(), *state_,
+                                                         run.owner, HeaderUse::kContract));
   ContractWork work(std::move(call), state_, run.cancel.get());
   TENON_RETURN_IF_ERROR(Admit(&work, run));
   TENON_ASSIGN_OR_RETURN(std::vector<Tensor> operands, LoadOperands(work, run));
@@ -124,9 +124,16 @@ absl::Status JobRunner::Execute(const JobRun& run, double* run_seconds) {
 
 // Plans and reserves; waits while others hold the memory.
 absl::Status JobRunner::Admit(ContractWork* work, const JobRun& run) {
+  TENON_ASSIGN_OR_RETURN(const bool found, work->FindPlanAtOnce());
+  if (!found) TENON_RETURN_IF_ERROR(work->SearchPlan());
+  TENON_RETURN_IF_ERROR(work->Prepare());
   for (;;) {
-    const absl::Status status = work->Plan();
-    if (status.ok() || GetErrorDetails(status).reason != Reason::kOverloaded) return status;
+    auto reserved = state_->budget.Reserve(work->planned_peak_bytes());
+    if (reserved.ok()) {
+      work->Admit(*std::move(reserved));
+      return absl::OkStatus();
+    }
+    if (GetErrorDetails(reserved.status()).reason != Reason::kOverloaded) return reserved.status();
     TENON_RETURN_IF_ERROR(run.cancel->Check());
     std::unique_lock lock(mutex_);
     if (stop_time_.has_value()) return JobsStopped();

@@ -31,22 +31,20 @@ bool EndsStream(const absl::Status& status) {
 
 }  // namespace
 
-std::function<void()> MeasurementStream::StartTask() {
-  return OnExecutor([this] { Start(); });
+std::function<void()> MeasurementStream::Step(std::function<absl::Status()> work) {
+  return OnExecutor([this, work = std::move(work)] {
+    const absl::Status status = work();
+    if (!status.ok()) Fail(status);
+  });
+}
+
+std::function<void(const absl::Status&)> MeasurementStream::Refused() {
+  return [self = Self()](const absl::Status& why) { self->Fail(why); };
 }
 
 void MeasurementStream::Start() {
-  tally_.Started();
-  const v1::MeasureExecution& execution = call_->header.execution();
-  if (execution.has_max_queue_seconds() && tally_.queue_seconds() > execution.max_queue_seconds()) {
-    return Fail(Error(Reason::kOverloaded, StrCat("the request waited ", tally_.queue_seconds(),
-                                                  " seconds in the queue; ",
-                                                  execution.max_queue_seconds(), " were allowed"))
-                    .Field("header.execution.max_queue_seconds")
-                    .Meta("limit_seconds", execution.max_queue_seconds())
-                    .Meta("actual_seconds", tally_.queue_seconds())
-                    .Meta("retry_delay_seconds", 1));
-  }
+  wait_.Admitted();
+  tally_.Started(wait_.seconds());
   {
     std::lock_guard lock(mutex_);
     started_ = true;

@@ -75,8 +75,8 @@ void WriteMemoryPlan(int64_t input, bool cut, const Limits& limits, MeasureCall*
   call->warm_bytes = session.warm_bytes();
   memory.set_original_bytes(session.original_bytes() + call->warm_bytes);
   memory.set_original_working_bytes(session.original_working_bytes());
-  const int64_t rest = session.planned_peak_bytes() - session.original_bytes() -
-                       session.original_working_bytes();
+  const int64_t rest =
+      session.planned_peak_bytes() - session.original_bytes() - session.original_working_bytes();
   memory.set_per_projection_bytes(rest / width + call->projection_buffer_bytes);
   memory.set_total_bytes(input + call->warm_bytes + session.planned_peak_bytes() +
                          width * call->projection_buffer_bytes);
@@ -95,7 +95,7 @@ absl::Status Plan(int64_t budget, const Limits& limits, MeasureCall* call) {
   TENON_ASSIGN_OR_RETURN(
       call->projection_buffer_bytes,
       CheckedByteCount({DType::kFloat64, {call->rows(), call->options.max_embedded_columns}}));
-  const int64_t input = call->dataset_reservation.bytes() + LabelBytes(*call);
+  const int64_t input = call->dataset_bytes + LabelBytes(*call);
   bool cut = false;  // fewer projections in flight, so that their buffers fit too
   int64_t warm = 0;  // resources that are there already; reserved, but part of the plan
   for (;;) {
@@ -136,15 +136,6 @@ absl::Status OpenScratch(ServerState* state, MeasureCall* call) {
   return absl::OkStatus();
 }
 
-absl::Status ReserveScratch(ServerState* state, MeasureCall* call) {
-  const int64_t bytes = call->session->planned_temporary_bytes();
-  if (bytes == 0) return absl::OkStatus();
-  auto reservation = state->scratch->budget().Reserve(bytes);
-  if (!reservation.ok()) return PrefixMessage(reservation.status(), "temporary files: ");
-  call->scratch_reservation = *std::move(reservation);
-  return absl::OkStatus();
-}
-
 void WriteGranted(int64_t budget, const Limits& limits, MeasureCall* call) {
   const v1::MeasureExecution& execution = call->header.execution();
   v1::GrantedLimits& granted = call->granted;
@@ -156,30 +147,24 @@ void WriteGranted(int64_t budget, const Limits& limits, MeasureCall* call) {
                                      ? call->header.result().chunk_bytes()
                                      : static_cast<int32_t>(limits.default_chunk_bytes));
   if (call->progress_interval()) granted.set_progress_interval_seconds(*call->progress_interval());
-  granted.set_priority(execution.priority() == v1::PRIORITY_CLASS_UNSPECIFIED
-                           ? v1::PRIORITY_CLASS_DEFAULT
-                           : execution.priority());
+  granted.set_priority(ToWire(PriorityOf(execution.priority())));
 }
 
 }  // namespace
 
-absl::Status PlanAndReserve(ServerState* state, MeasureCall* call) {
+absl::Status PlanMemory(ServerState* state, MeasureCall* call) {
   const v1::MeasureExecution& execution = call->header.execution();
   int64_t budget = state->budget.limit_bytes();
   if (execution.has_memory_budget_bytes()) {
     budget = std::min<int64_t>(budget, execution.memory_budget_bytes());
   }
   if (call->stored == nullptr) {
-    TENON_ASSIGN_OR_RETURN(int64_t bytes, CheckedByteCount(call->dataset_spec));
-    if (call->keep_dataset) bytes = ContentStore::EntryBytes(bytes);
-    TENON_ASSIGN_OR_RETURN(call->dataset_reservation, state->budget.Reserve(bytes));
+    TENON_ASSIGN_OR_RETURN(call->dataset_bytes, CheckedByteCount(call->dataset_spec));
+    if (call->keep_dataset) call->dataset_bytes = ContentStore::EntryBytes(call->dataset_bytes);
+    TENON_RETURN_IF_ERROR(state->budget.CheckFits(call->dataset_bytes));
   }
   TENON_RETURN_IF_ERROR(OpenScratch(state, call));
   TENON_RETURN_IF_ERROR(Plan(budget, state->limits, call));
-  TENON_ASSIGN_OR_RETURN(call->reservation,
-                         state->budget.Reserve(call->memory.total_bytes() - call->warm_bytes -
-                                               call->dataset_reservation.bytes()));
-  TENON_RETURN_IF_ERROR(ReserveScratch(state, call));
   WriteGranted(budget, state->limits, call);
   return absl::OkStatus();
 }

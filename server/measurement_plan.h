@@ -9,10 +9,10 @@
 
 namespace tenon::server {
 
-// Fills the session, the memory plan, what is granted and the reservations of a call whose header
-// has been read. The data set's bytes have a reservation of their own: they may go to the store.
-// Errors have fields of the header: those of Session::Prepare, EXCEEDS_SERVER_LIMIT, OVERLOADED.
-absl::Status PlanAndReserve(ServerState* state, MeasureCall* call);
+// Fills the session, the memory plan and what is granted of a call whose header has been read;
+// reserves nothing. Errors have fields of the header: those of Session::Prepare,
+// EXCEEDS_SERVER_LIMIT.
+absl::Status PlanMemory(ServerState* state, MeasureCall* call);
 
 }  // namespace tenon::server
 

@@ -72,13 +72,13 @@ void MeasureTally::Accepted(const MeasureCall& call) {
   accepted_ = Clock::now();
 }
 
-void MeasureTally::Started() {
+void MeasureTally::Started(double queue_seconds) {
   {
     std::lock_guard lock(mutex_);
-    started_ = Clock::now();
+    queue_seconds_ = queue_seconds;
     is_started_ = true;
   }
-  metrics_->Observe(Method::kMeasure, Phase::kQueue, queue_seconds());
+  metrics_->Observe(Method::kMeasure, Phase::kQueue, queue_seconds);
 }
 
 void MeasureTally::InputComplete() {
@@ -291,14 +291,9 @@ void MeasureTally::WriteSummary(const MeasureCall& call, bool complete, int max_
 
 double MeasureTally::elapsed_seconds() const { return Seconds(Clock::now() - header_); }
 
-double MeasureTally::queue_seconds() const {
-  std::lock_guard lock(mutex_);
-  return is_started_ ? Seconds(started_ - accepted_) : 0;
-}
-
 void MeasureTally::WriteTiming(const MeasureCall& call, v1::Timing* out) const {
   const double execution = execution_seconds();
-  if (is_started_) out->set_queue_seconds(Seconds(started_ - accepted_));
+  if (is_started_) out->set_queue_seconds(queue_seconds_);
   if (is_input_complete_) out->set_input_receive_seconds(Seconds(input_complete_ - accepted_));
   out->set_input_prepare_seconds(prepare_seconds_);
   out->set_setup_seconds(call.setup_seconds);

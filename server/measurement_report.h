@@ -31,8 +31,8 @@ class MeasureTally {
 
   // The stations of a call, each told once, in this order.
   void Accepted(const MeasureCall& call);
-  void Started();        // it left the queue
-  void InputComplete();  // data set and labels are there
+  void Started(double queue_seconds);  // it left the queues, where it waited so long
+  void InputComplete();                // data set and labels are there
   void BindBegan();
   void BindEnded(const MeasureCall& call);
 
@@ -56,7 +56,6 @@ class MeasureTally {
   void WriteSummary(const MeasureCall& call, bool complete, int max_in_flight,
                     const std::string& dataset_handle, v1::MeasureSummary* out) const;
   double elapsed_seconds() const;  // since the header came
-  double queue_seconds() const;
 
  private:
   // With mutex_ held.
@@ -74,7 +73,8 @@ class MeasureTally {
   Metrics* const metrics_;
   const Clock::time_point header_ = Clock::now();
   mutable std::mutex mutex_;
-  Clock::time_point accepted_, started_, input_complete_, bind_began_;
+  Clock::time_point accepted_, input_complete_, bind_began_;
+  double queue_seconds_ = 0;
   bool is_started_ = false, is_input_complete_ = false, bind_begun_ = false, bound_ = false;
   measurement::RunInfo original_;
   int64_t bytes_received_ = 0, bytes_sent_ = 0;

@@ -347,21 +347,6 @@ absl::Status ReadProvider(ServerState* state, MeasureCall* call) {
   return absl::OkStatus();
 }
 
-absl::Status TakeDataset(MeasureCall* call) {
-  if (call->stored != nullptr) return absl::OkStatus();
-  v1::DatasetInput* input = call->header.mutable_dataset_input();
-  TENON_ASSIGN_OR_RETURN(call->dataset, TensorReceiver::Create(call->dataset_spec));
-  if (input->has_shared()) {
-    const auto span = call->pool->TensorRegion(input->shared(), call->dataset.size_bytes());
-    if (!span.ok()) return PrefixFields(span.status(), "header.dataset_input.shared.");
-    return call->dataset.AcceptShared(span->data, span->size_bytes);
-  }
-  if (!input->has_inline_data()) return absl::OkStatus();
-  const absl::Status accepted = call->dataset.AcceptAll(input->inline_data());
-  input->clear_inline_data();
-  return AtField(accepted, "header.dataset_input.inline_data");
-}
-
 }  // namespace
 
 std::optional<double> MeasureCall::progress_interval() const {
@@ -390,6 +375,23 @@ ResourceContext MeasureCall::resource_context(bool planned) const {
           .specs = &session->specs()};
 }
 
+absl::Status MeasureCall::Admit(Reservation all) {
+  dataset_reservation = all.Split(dataset_bytes);
+  reservation = std::move(all);
+  if (stored != nullptr) return absl::OkStatus();
+  v1::DatasetInput* input = header.mutable_dataset_input();
+  TENON_ASSIGN_OR_RETURN(dataset, TensorReceiver::Create(dataset_spec));
+  if (input->has_shared()) {
+    const auto span = pool->TensorRegion(input->shared(), dataset.size_bytes());
+    if (!span.ok()) return PrefixFields(span.status(), "header.dataset_input.shared.");
+    return dataset.AcceptShared(span->data, span->size_bytes);
+  }
+  if (!input->has_inline_data()) return absl::OkStatus();
+  const absl::Status accepted = dataset.AcceptAll(input->inline_data());
+  input->clear_inline_data();
+  return AtField(accepted, "header.dataset_input.inline_data");
+}
+
 absl::Status MeasureCall::UseLabels() {
   const Labels all = std::exchange(labels, {});
   if (!needs_labels) return absl::OkStatus();
@@ -397,10 +399,10 @@ absl::Status MeasureCall::UseLabels() {
   return AsWireError(session->SetLabels(all), header);
 }
 
-absl::StatusOr<std::unique_ptr<MeasureCall>> AdmitMeasure(v1::MeasureHeader header,
-                                                          ServerState* state,
-                                                          const std::string& owner,
-                                                          const CancelToken* cancel) {
+absl::StatusOr<std::unique_ptr<MeasureCall>> PlanMeasure(v1::MeasureHeader header,
+                                                         ServerState* state,
+                                                         const std::string& owner,
+                                                         const CancelToken* cancel) {
   TENON_RETURN_IF_ERROR(state->lifecycle.CheckAdmitting());
   auto call = std::make_unique<MeasureCall>();
   call->owner = owner;
@@ -428,8 +430,7 @@ absl::StatusOr<std::unique_ptr<MeasureCall>> AdmitMeasure(v1::MeasureHeader head
   TENON_RETURN_IF_ERROR(ReadPrecomputed(state, call.get()));
   TENON_RETURN_IF_ERROR(ReadLabels(call.get()));
   TENON_RETURN_IF_ERROR(ReadOptions(state->limits, call.get()));
-  TENON_RETURN_IF_ERROR(PlanAndReserve(state, call.get()));
-  TENON_RETURN_IF_ERROR(TakeDataset(call.get()));
+  TENON_RETURN_IF_ERROR(PlanMemory(state, call.get()));
   call->header.clear_labels();
   return call;
 }

@@ -28,13 +28,18 @@
 
 namespace tenon::server {
 
-// Everything that a header says, with its memory reserved. Not thread-safe: filled on the stream's
-// reading thread, then read by the workers.
+// Everything that a header says, with its memory planned and, once it is admitted, reserved. Not
+// thread-safe: filled on the stream's reading thread, then read by the workers.
 struct MeasureCall {
   // First, so that they go when everything else has.
   Reservation dataset_reservation;  // the bytes as they come from the wire
   Reservation reservation;          // the rest of the planned peak
   Reservation scratch_reservation;  // planned temporary files
+
+  // To be reserved: the planned peak less what is reserved already.
+  int64_t bytes_to_reserve() const { return memory.total_bytes() - warm_bytes; }
+  // Takes so many bytes, and the memory of the data set, with its inline bytes.
+  absl::Status Admit(Reservation all);
 
   // Without the bytes of data set, labels and inline projections.
   v1::MeasureHeader header;
@@ -43,6 +48,7 @@ struct MeasureCall {
 
   std::shared_ptr<const SharedPool> pool;       // that all regions lie in; null: none
   TensorSpec dataset_spec;                      // [n, d]
+  int64_t dataset_bytes = 0;                    // planned for it as it comes; part of `memory`
   std::shared_ptr<const StoredContent> stored;  // the data set, if it came by handle
   TensorReceiver dataset;                       // the data set otherwise; complete when inline
   bool keep_dataset = false;
@@ -88,14 +94,13 @@ struct MeasureCall {
   int64_t BytesBeyondPlan(int64_t columns);
 };
 
-// Checks all of `header`, whose handles are those of `owner`, plans, reserves the memory, and takes
-// that of the data set. Errors have fields of the header; see the contract for their reasons. Does
-// no work of request size besides copying inline data and listing the server's files, which the
-// token ends.
-absl::StatusOr<std::unique_ptr<MeasureCall>> AdmitMeasure(v1::MeasureHeader header,
-                                                          ServerState* state,
-                                                          const std::string& owner,
-                                                          const CancelToken* cancel);
+// Checks all of `header`, whose handles are those of `owner`, and plans. Errors have fields of the
+// header; see the contract for their reasons. Does no work of request size besides listing the
+// server's files, which the token ends.
+absl::StatusOr<std::unique_ptr<MeasureCall>> PlanMeasure(v1::MeasureHeader header,
+                                                         ServerState* state,
+                                                         const std::string& owner,
+                                                         const CancelToken* cancel);
 
 void WriteAccepted(const MeasureCall& call, v1::MeasureAccepted* accepted);
 

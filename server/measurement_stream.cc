@@ -56,7 +56,10 @@ std::string MeasurementStream::AwaitedFrame(State state) {
 }
 
 MeasurementStream::MeasurementStream(grpc::CallbackServerContext* context, ServerState* state)
-    : BidiStream(context, &state->watchdog), server_(state), tally_(&state->metrics) {
+    : BidiStream(context, &state->watchdog),
+      server_(state),
+      tally_(&state->metrics),
+      wait_(state, cancel()->deadline()) {
   server_->metrics.CallBegan(Method::kMeasure);
 }
 
@@ -68,11 +71,10 @@ std::shared_ptr<MeasurementStream> MeasurementStream::Self() {
 
 void MeasurementStream::OnFrame(const v1::MeasureRequest& frame) {
   if (dropping_) return;
-  // Whoever admits such a call reads on.
-  const bool elsewhere = frame.has_header() && frame.header().has_server_files();
+  const bool is_header = frame.has_header();  // whoever admits the call reads on
   const absl::Status status = Dispatch(frame);
   if (!status.ok()) return Fail(status);
-  if (!elsewhere) ContinueReading();
+  if (!is_header) ContinueReading();
 }
 
 absl::Status MeasurementStream::Dispatch(const v1::MeasureRequest& frame) {
@@ -117,46 +119,95 @@ absl::Status MeasurementStream::OnHeader(v1::MeasureHeader* header) {
     request_id_ = std::string(
         Utf8Prefix(header->request_id(), static_cast<size_t>(server_->limits.max_name_bytes)));
   }
-  if (!header->has_server_files()) return Admit(std::move(*header));
-  return server_->listing.Submit(
-      OnExecutor([this, taken = std::make_shared<v1::MeasureHeader>(std::move(*header))] {
-        const absl::Status admitted = Admit(std::move(*taken));
-        if (!admitted.ok()) return Fail(admitted);
-        ContinueReading();
-      }));
+  const v1::MeasureExecution& execution = header->execution();
+  wait_.SetPriority(PriorityOf(execution.priority()));
+  // Another value is refused later.
+  if (execution.max_queue_seconds() > 0) {
+    wait_.SetLimit(execution.max_queue_seconds(), "header.execution.max_queue_seconds");
+  }
+  if (!header->has_server_files()) return Plan(std::move(*header));
+  return wait_.ForSlot(&server_->listing,
+                       Step([this, taken = std::make_shared<v1::MeasureHeader>(
+                                       std::move(*header))] { return Plan(std::move(*taken)); }),
+                       Refused());
 }
 
-absl::Status MeasurementStream::Admit(v1::MeasureHeader header) {
-  TENON_ASSIGN_OR_RETURN(call_, AdmitMeasure(std::move(header), server_, caller(), cancel()));
+absl::Status MeasurementStream::Plan(v1::MeasureHeader header) {
+  TENON_ASSIGN_OR_RETURN(call_, PlanMeasure(std::move(header), server_, caller(), cancel()));
   {
     std::lock_guard lock(mutex_);
     request_id_ = call_->request_id;
   }
   window_.SetWidth(call_->session->in_flight());
-  const auto position = static_cast<int32_t>(server_->executor.queued());
+  return ReserveScratch();
+}
+
+// Before the memory: whoever waits for that holds no memory that others wait for.
+absl::Status MeasurementStream::ReserveScratch() {
+  static constexpr char kWhat[] = "temporary files: ";
+  const int64_t bytes = call_->session->planned_temporary_bytes();
+  if (bytes == 0) return ReserveMemory();
+  auto reserved = wait_.ForMemory(
+      &server_->scratch->budget(), bytes,
+      [self = Self()](Reservation reservation) {
+        self->call_->scratch_reservation = std::move(reservation);
+        self->server_->executor.Continue(self->Step([self] { return self->ReserveMemory(); }));
+      },
+      [refused = Refused()](const absl::Status& why) { refused(PrefixMessage(why, kWhat)); });
+  if (!reserved.ok()) return PrefixMessage(reserved.status(), kWhat);
+  if (reserved->has_value()) {
+    call_->scratch_reservation = *std::move(*reserved);
+    return ReserveMemory();
+  }
+  if (cancel()->cancelled()) wait_.Leave();
+  return absl::OkStatus();
+}
+
+absl::Status MeasurementStream::ReserveMemory() {
+  TENON_ASSIGN_OR_RETURN(std::optional<Reservation> reserved,
+                         wait_.ForMemory(
+                             &server_->budget, call_->bytes_to_reserve(),
+                             [self = Self()](Reservation reservation) {
+                               auto held = std::make_shared<Reservation>(std::move(reservation));
+                               self->server_->executor.Continue(self->Step(
+                                   [self, held] { return self->Admit(std::move(*held)); }));
+                             },
+                             Refused()));
+  if (reserved.has_value()) return Admit(*std::move(reserved));
+  // The end of the call takes it out of the line, unless it came before it was there.
+  if (cancel()->cancelled()) wait_.Leave();
+  return absl::OkStatus();
+}
+
+absl::Status MeasurementStream::Admit(Reservation memory) {
+  TENON_RETURN_IF_ERROR(call_->Admit(std::move(memory)));
+  tally_.Accepted(*call_);
+  TENON_RETURN_IF_ERROR(
+      wait_.ForSlot(&server_->executor, OnExecutor([this] { Start(); }), Refused()));
+  if (cancel()->cancelled()) wait_.Leave();  // as above
   if (call_->may_be_single()) single_ = std::make_unique<v1::MeasureSingle>();
   v1::MeasureResponse response;
   v1::MeasureAccepted* accepted =
       single_ != nullptr ? single_->mutable_accepted() : response.mutable_accepted();
   WriteAccepted(*call_, accepted);
-  accepted->set_queue_position(position);
+  accepted->set_queue_position(static_cast<int32_t>(wait_.position()));
   if (const auto deadline = cancel()->deadline()) {
     const std::chrono::duration<double> left = *deadline - std::chrono::steady_clock::now();
     accepted->mutable_granted()->set_deadline_seconds(std::max(0.0, left.count()));
   }
   single_bytes_ = static_cast<int64_t>(accepted->ByteSizeLong());
   TENON_RETURN_IF_ERROR(CheckAnswerSize(single_bytes_, server_->limits));
-  tally_.Accepted(*call_);
-  TENON_RETURN_IF_ERROR(server_->executor.Submit(StartTask()));
   if (single_ == nullptr) SendFrame(std::move(response));
   if (call_->stored == nullptr && !call_->dataset.complete()) {
     state_ = State::kDataset;
-    return absl::OkStatus();
+  } else {
+    if (call_->stored == nullptr && !call_->header.dataset_input().has_shared()) {
+      tally_.BytesReceived(call_->dataset.size_bytes());
+    }
+    TENON_RETURN_IF_ERROR(EndOfDataset());
   }
-  if (call_->stored == nullptr && !call_->header.dataset_input().has_shared()) {
-    tally_.BytesReceived(call_->dataset.size_bytes());
-  }
-  return EndOfDataset();
+  ContinueReading();
+  return absl::OkStatus();
 }
 
 absl::Status MeasurementStream::OnDatasetChunk(const v1::TensorChunk& chunk) {
@@ -368,11 +419,18 @@ void MeasurementStream::OnHalfClose() {
 }
 
 void MeasurementStream::OnEnd() {
-  const absl::Status status = outcome();
+  const absl::Status status = wait_.LeaveAfter(outcome());
   const double seconds = tally_.elapsed_seconds();
   tally_.Ended();
   server_->metrics.CallEnded(Method::kMeasure, status, seconds);
-  LogRequest(MethodName(Method::kMeasure), RequestId(), status, seconds, CallerFields(caller()));
+  bool ran = false;
+  {
+    std::lock_guard lock(mutex_);
+    ran = binding_;
+  }
+  LogFields more = CallerFields(caller());
+  more.emplace_back("ran", ran);
+  LogRequest(MethodName(Method::kMeasure), RequestId(), status, seconds, std::move(more));
 }
 
 }  // namespace tenon::server

@@ -23,6 +23,7 @@
 #include "server/measurement_report.h"
 #include "server/measurement_request.h"
 #include "server/measurement_window.h"
+#include "server/queue_wait.h"
 #include "server/state.h"
 #include "tenon/v1/measurement.pb.h"
 
@@ -61,7 +62,12 @@ class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::Measur
   void OnHalfClose() override;
   absl::Status Dispatch(const v1::MeasureRequest& frame);
   absl::Status OnHeader(v1::MeasureHeader* header);
-  absl::Status Admit(v1::MeasureHeader header);
+  // The way to admission, step by step: the header, temporary files, memory. Each step begins the
+  // next, at once or, on the executor, when its turn has come; the last one reads on.
+  absl::Status Plan(v1::MeasureHeader header);
+  absl::Status ReserveScratch();
+  absl::Status ReserveMemory();
+  absl::Status Admit(Reservation memory);
   absl::Status OnDatasetChunk(const v1::TensorChunk& chunk);
   absl::Status OnLabels(const v1::Labels& part);
   absl::Status OnProjection(const v1::Projection& projection);
@@ -90,7 +96,9 @@ class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::Measur
       }
     };
   }
-  std::function<void()> StartTask();
+  // A task that does what may fail the call.
+  std::function<void()> Step(std::function<absl::Status()> work);
+  std::function<void(const absl::Status&)> Refused();
   void Start();
   void BindIfReady();
   void Bind();
@@ -128,6 +136,7 @@ class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::Measur
 
   ServerState* const server_;
   MeasureTally tally_;
+  QueueWait wait_;
   ProjectionWindow window_;
 
   // The reader's own.

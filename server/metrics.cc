@@ -100,6 +100,33 @@ SliceOutcome SliceOutcomeOf(const absl::Status& status) {
   }
 }
 
+std::optional<Rejection> RejectionOf(const absl::Status& status) {
+  if (status.ok()) return std::nullopt;
+  const ErrorDetails details = GetErrorDetails(status);
+  const auto tells = [&](const char* key) { return details.metadata.count(key) > 0; };
+  switch (details.reason) {
+    case Reason::kOverloaded:
+      return tells("queued_requests") ? Rejection::kQueueFull : Rejection::kBytesFull;
+    case Reason::kExceedsServerLimit:
+      return Rejection::kTooLarge;
+    case Reason::kDeadlineInfeasible:
+      return Rejection::kDeadlineInfeasible;
+    case Reason::kDeadline:  // while it waited, not while it ran
+      if (tells("queue_seconds")) return Rejection::kExpired;
+      return std::nullopt;
+    case Reason::kDraining:
+    case Reason::kStarting:
+      return Rejection::kDraining;
+    case Reason::kNoDevice:
+      return Rejection::kNoDevice;
+    case Reason::kUnauthenticated:
+    case Reason::kPermissionDenied:
+      return Rejection::kUnauthorized;
+    default:
+      return std::nullopt;
+  }
+}
+
 struct Metrics::Impl {
   // One method's series, and what statistics tell beside them.
   struct PerMethod {
@@ -124,6 +151,8 @@ struct Metrics::Impl {
   std::array<PerMethod, kMethods> methods;
   std::array<prometheus::Counter*, kReasons> failures{};
   std::atomic<int64_t> all_in_flight{0};
+  std::array<prometheus::Counter*, static_cast<size_t>(Rejection::kCount)> rejections{};
+  std::array<prometheus::Histogram*, kPriorities> queue_waits{};
   prometheus::Counter* scored = nullptr;
   prometheus::Counter* failed = nullptr;
   prometheus::Histogram* cancellation = nullptr;
@@ -172,6 +201,19 @@ Metrics::Impl::Impl() {
   for (size_t r = 0; r < kReasons; ++r) {
     failures[r] = &reasons.Add({{"reason", std::string(ReasonName(static_cast<Reason>(r)))}});
   }
+  constexpr std::array<const char*, static_cast<size_t>(Rejection::kCount)> kRejections = {
+      "queue_full", "bytes_full", "too_large",    "deadline_infeasible",
+      "draining",   "no_device",  "unauthorized", "expired"};
+  auto& rejected = counter("tenon_admission_rejections_total", "Calls that were not admitted.");
+  for (size_t r = 0; r < kRejections.size(); ++r) {
+    rejections[r] = &rejected.Add({{"reason", kRejections[r]}});
+  }
+  auto& waits = histogram("tenon_queue_wait_seconds",
+                          "Seconds that admitted requests waited for a slot or for memory.");
+  for (const Priority priority : kAllPriorities) {
+    queue_waits[static_cast<size_t>(priority)] =
+        &waits.Add({{"class", std::string(PriorityName(priority))}}, SecondsBuckets());
+  }
   auto& projections = counter("tenon_projections_total", "Projections answered.");
   scored = &projections.Add({{"outcome", "scored"}});
   failed = &projections.Add({{"outcome", "failed"}});
@@ -191,6 +233,9 @@ void Metrics::CallBegan(Method method) {
 void Metrics::CallEnded(Method method, const absl::Status& status, double total_seconds) {
   Impl::PerMethod& one = impl_->Of(method);
   Observe(method, Phase::kTotal, total_seconds);
+  if (const auto rejection = RejectionOf(status)) {
+    impl_->rejections[static_cast<size_t>(*rejection)]->Increment();
+  }
   const auto code = static_cast<size_t>(status.code());
   one.codes[code < kCodes ? code : static_cast<size_t>(absl::StatusCode::kUnknown)]->Increment();
   if (status.ok()) {
@@ -252,6 +297,16 @@ void Metrics::AddGroup(std::string_view provider, SliceOutcome outcome, int64_t 
 
 void Metrics::AddFault(std::string_view provider, FaultKind kind) {
   impl_->providers.Of(provider).faults[static_cast<size_t>(kind)]->Increment();
+}
+
+void Metrics::ObserveQueueWait(Priority priority, double seconds) {
+  impl_->queue_waits[static_cast<size_t>(priority)]->Observe(seconds);
+}
+
+QueueWaits Metrics::Waits(Priority priority) const {
+  const prometheus::ClientMetric::Histogram seen =
+      impl_->queue_waits[static_cast<size_t>(priority)]->Collect().histogram;
+  return {static_cast<int64_t>(seen.sample_count), seen.sample_sum};
 }
 
 int64_t Metrics::in_flight() const { return impl_->all_in_flight.load(); }

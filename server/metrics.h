@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "backends/core/dtype.h"
 #include "backends/core/error.h"
+#include "server/priority.h"
 
 namespace tenon::server {
 
@@ -88,6 +89,27 @@ struct ProviderStatistics {
   int64_t faults = 0;
 };
 
+// Why a call was not admitted: the label `reason` of tenon_admission_rejections_total.
+enum class Rejection {
+  kQueueFull,
+  kBytesFull,
+  kTooLarge,
+  kDeadlineInfeasible,
+  kDraining,
+  kNoDevice,
+  kUnauthorized,
+  kExpired,  // it waited too long
+  kCount
+};
+// Absent: the call was admitted, or its request was wrong.
+std::optional<Rejection> RejectionOf(const absl::Status& status);
+
+// One class of requests since the start.
+struct QueueWaits {
+  int64_t admitted = 0;
+  double seconds = 0;  // that those waited, summed
+};
+
 // Thread-safe; recording costs an atomic or two, what concerns a provider a short lock besides.
 class Metrics {
  public:
@@ -115,6 +137,10 @@ class Metrics {
   // One run of a slice group. Seconds are those of groups that are done.
   void AddGroup(std::string_view provider, SliceOutcome outcome, int64_t slices, double seconds);
   void AddFault(std::string_view provider, FaultKind kind);
+
+  // A request has left the queues for good.
+  void ObserveQueueWait(Priority priority, double seconds);
+  QueueWaits Waits(Priority priority) const;
 
   // Calls that have begun and not ended, of all methods.
   int64_t in_flight() const;

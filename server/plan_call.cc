@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "server/contraction_report.h"
 #include "server/plan_finder.h"
 #include "server/principal.h"
+#include "server/queue_wait.h"
 #include "server/status.h"
 #include "server/stoppable_call.h"
 #include "server/tensor_codec.h"
@@ -49,7 +51,10 @@ v1::ContractHeader HeaderOf(const v1::PlanContractionRequest& request) {
   return header;
 }
 
+// Owns itself until the call is over; tasks hold it, too. First it takes its turn as any request,
+// which answers what is known, and then, where that takes a search, as a search.
 class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionResponse>,
+                       public std::enable_shared_from_this<PlanCall>,
                        private StoppableCall {
  public:
   PlanCall(grpc::CallbackServerContext* context, ServerState* state,
@@ -58,75 +63,110 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
         state_(state),
         request_(*request),
         record_(&state->metrics, Method::kPlanContraction, kMethodName),
-        begun_before_(state->executor.begun()),
-        waiting_before_(state->executor.queued()) {
+        wait_(state, cancel().deadline()) {
     record_.set_request_id(Utf8Prefix(request_.request_id(), kLoggedIdBytes));
-    const absl::Status allowed = CheckCaller(context);
-    if (!allowed.ok()) {
-      End(allowed);
-      return;
+    wait_.SetPriority(PriorityOf(request_.execution().priority()));
+    // Another value is refused later.
+    if (request_.execution().max_queue_seconds() > 0) {
+      wait_.SetLimit(request_.execution().max_queue_seconds(), "execution.max_queue_seconds");
     }
-    owner_ = CallerOf(*context);
+    allowed_ = CheckCaller(context);
+    if (allowed_.ok()) owner_ = CallerOf(*context);
     record_.set_caller(owner_);
+  }
+
+  // Once, right after it was made.
+  void Begin() {
+    self_ = shared_from_this();
+    if (!allowed_.ok()) return End(allowed_);
     const double interval = request_.execution().progress_interval_seconds();
     // Another value is refused later.
     if (interval > 0) ticker_ = std::make_unique<Ticker>(interval, [this] { SendProgress(); });
-    // The call is alive until it is finished, so that the task may hold a plain pointer.
-    const absl::Status submitted = state_->executor.Submit([this] { Run(); });
-    if (!submitted.ok()) End(submitted);
+    const auto refused = Refused();
+    const absl::Status submitted =
+        wait_.ForSlot(&state_->executor, Step([this] { return Prepare(); }), refused);
+    if (!submitted.ok()) refused(submitted);
   }
 
  private:
-  void Run() {
-    const Clock::time_point begin = Clock::now();
-    const auto observe = [this](Phase phase, Clock::duration duration) {
-      state_->metrics.Observe(Method::kPlanContraction, phase,
-                              std::chrono::duration<double>(duration).count());
+  // A task that does `work`, which is StatusOr<bool>: whether the call is done.
+  template <typename Work>
+  std::function<void()> Step(Work work) {
+    return [self = shared_from_this(), work = std::move(work)] {
+      const WorkWatch::Entry entry(
+          &self->state_->work_watch, &self->cancel(), kMethodName,
+          std::string(Utf8Prefix(self->request_.request_id(), kLoggedIdBytes)));
+      absl::Status status;
+      bool done = true;
+      status = AnswerWithinMemory([&]() -> absl::Status {
+        TENON_RETURN_IF_ERROR(self->cancel().Check());
+        TENON_ASSIGN_OR_RETURN(done, work());
+        return absl::OkStatus();
+      });
+      if (!status.ok() || done) self->EndAs(status);
     };
-    observe(Phase::kQueue, begin - start_);
-    absl::Status status;
-    {  // left before the end, which may destroy this
-      const WorkWatch::Entry entry(&state_->work_watch, &cancel(), kMethodName,
-                                   std::string(Utf8Prefix(request_.request_id(), kLoggedIdBytes)));
-      status = AnswerWithinMemory([this] { return Answer(); });
-    }
-    observe(Phase::kSetup, Clock::now() - begin);
-    End(Outcome(WithoutHeader(status)));  // this request has none
+  }
+  std::function<void(const absl::Status&)> Refused() {
+    return [self = shared_from_this()](const absl::Status& why) { self->EndAs(why); };
+  }
+  void EndAs(const absl::Status& status) {
+    End(Outcome(WithoutHeader(status)));  // this request has no header
   }
 
-  absl::Status Answer() {
-    searches_ = true;
+  // Reads the request and answers it if no search is needed.
+  absl::StatusOr<bool> Prepare() {
     TENON_RETURN_IF_ERROR(state_->lifecycle.CheckAdmitting());
-    TENON_RETURN_IF_ERROR(cancel().Check());
-    const Clock::time_point begin = Clock::now();
     if (!v1::PathFormat_IsValid(request_.path_format())) {
       return OutOfRange("path_format", "PATH_FORMAT_SSA or PATH_FORMAT_LINEAR",
                         StrCat(static_cast<int>(request_.path_format())));
     }
     v1::ContractHeader header = HeaderOf(request_);
     TENON_ASSIGN_OR_RETURN(const DType dtype, DefaultDType());
-    TENON_ASSIGN_OR_RETURN(ContractCall call,
+    TENON_ASSIGN_OR_RETURN(call_,
                            DecodeHeader(&header, *state_, owner_, HeaderUse::kEstimate, dtype));
-    record_.set_request_id(call.request_id);
-    if (call.question.has_value()) call.question->options.trials_made = &trials_;
-    if (call.question.has_value() && call.question->provider != nullptr) {
-      call.providers = {call.question->provider};
+    record_.set_request_id(call_.request_id);
+    if (call_.question.has_value()) call_.question->options.trials_made = &trials_;
+    if (call_.question.has_value() && call_.question->provider != nullptr) {
+      call_.providers = {call_.question->provider};
     }
     // A plan may be for another machine.
-    if (call.budget_is_the_servers) call.memory_budget_bytes = INT64_MAX;
-    TENON_RETURN_IF_ERROR(FindPlan(&call, state_, &cancel(),
-                                   [&](const planner::FoundPlan& found, const ContractCall& with) {
-                                     SendImprovement(found, with);
-                                   }));
+    if (call_.budget_is_the_servers) call_.memory_budget_bytes = INT64_MAX;
+    finder_ = std::make_unique<PlanFinder>(
+        &call_, state_, &cancel(),
+        [this](const planner::FoundPlan& found, const ContractCall& with) {
+          SendImprovement(found, with);
+        });
+    const Clock::time_point begin = Clock::now();
+    TENON_ASSIGN_OR_RETURN(const bool found, finder_->FindAtOnce());
+    if (found) {
+      TENON_RETURN_IF_ERROR(Answer(begin));
+      return true;
+    }
+    QueueSearch(state_, &wait_, &cancel(), finder_->search_bytes(),
+                Step([this] { return Search(); }), Refused());
+    return false;
+  }
+
+  absl::StatusOr<bool> Search() {
+    ran_ = true;
+    const Clock::time_point begin = Clock::now();
+    TENON_RETURN_IF_ERROR(finder_->Search());
+    TENON_RETURN_IF_ERROR(Answer(begin));
+    return true;
+  }
+
+  absl::Status Answer(Clock::time_point begin) {
+    wait_.Admitted();
+    ran_ = true;
+    state_->metrics.Observe(Method::kPlanContraction, Phase::kQueue, wait_.seconds());
     v1::PlanContractionResponse answer;
     v1::PlanResult* plan = answer.mutable_plan();
-    plan->set_request_id(call.request_id);
-    TENON_RETURN_IF_ERROR(Describe(call, plan));
+    plan->set_request_id(call_.request_id);
+    TENON_RETURN_IF_ERROR(Describe(call_, plan));
     if (request_.path_format() == v1::PATH_FORMAT_LINEAR) {
       TENON_RETURN_IF_ERROR(ToLinear(plan->mutable_plan()->mutable_path()));
     }
-    plan->mutable_timing()->set_queue_seconds(
-        std::chrono::duration<double>(begin - start_).count());
+    plan->mutable_timing()->set_queue_seconds(wait_.seconds());
     plan->mutable_timing()->set_planning_seconds(SecondsSince(begin));
     plan->mutable_timing()->set_request_seconds(SecondsSince(start_));
     Send(std::move(answer), /*replaces=*/false);
@@ -214,11 +254,7 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
     v1::PlanProgress* out = waiting_.emplace_back().mutable_progress();
     out->set_elapsed_seconds(SecondsSince(start_));
     out->set_trials(trials_);
-    if (!searches_) {
-      const size_t begun = state_->executor.begun() - begun_before_;
-      out->set_queue_position(
-          static_cast<int32_t>(waiting_before_ - std::min(waiting_before_, begun)));
-    }
+    out->set_queue_position(static_cast<int32_t>(wait_.position()));
     WriteNext();
   }
 
@@ -231,8 +267,10 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
   }
 
   void End(const absl::Status& status) {
-    ticker_.reset();
+    std::unique_ptr<Ticker> ticker;
     std::lock_guard lock(mutex_);
+    if (ending_.has_value()) return;
+    ticker = std::move(ticker_);
     ending_ = status;
     if (!status.ok()) waiting_.clear();
     WriteNext();
@@ -248,7 +286,7 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
       StartWrite(&current_);
     } else if (ending_.has_value()) {
       finished_ = true;
-      record_.End(*ending_);
+      record_.End(*ending_, {{"ran", ran_.load()}});
       Finish(ToGrpcStatus(*ending_));
     }
   }
@@ -260,10 +298,13 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
     if (!ok) waiting_.clear();
     WriteNext();
   }
-  void OnCancel() override { cancel().Cancel(); }
+  void OnCancel() override {
+    cancel().Cancel();
+    if (wait_.Leave()) EndAs(cancel().Check());
+  }
   void OnDone() override {
     Unwatch();
-    delete this;
+    self_.reset();
   }
 
   ServerState* const state_;
@@ -271,8 +312,11 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
   std::string owner_;
   const Clock::time_point start_ = Clock::now();
   CallRecord record_;
-  const size_t begun_before_, waiting_before_;  // requests, when this one came
-  std::atomic<bool> searches_ = false;
+  QueueWait wait_;
+  absl::Status allowed_;
+  std::atomic<bool> ran_ = false;
+  ContractCall call_;
+  std::unique_ptr<PlanFinder> finder_;
   std::atomic<int64_t> trials_ = 0;
   std::unique_ptr<Ticker> ticker_;
   std::mutex mutex_;
@@ -280,6 +324,7 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
   v1::PlanContractionResponse current_;
   bool writing_ = false, finished_ = false;
   std::optional<absl::Status> ending_;
+  std::shared_ptr<PlanCall> self_;
 };
 
 }  // namespace
@@ -287,7 +332,9 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
 grpc::ServerWriteReactor<v1::PlanContractionResponse>* StartPlanContraction(
     grpc::CallbackServerContext* context, ServerState* state,
     const v1::PlanContractionRequest* request) {
-  return new PlanCall(context, state, request);
+  const auto call = std::make_shared<PlanCall>(context, state, request);
+  call->Begin();  // from here on it owns itself
+  return call.get();
 }
 
 }  // namespace tenon::server

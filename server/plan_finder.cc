@@ -8,7 +8,9 @@
 
 #include "absl/strings/numbers.h"
 #include "backends/contraction/path.h"
+#include "backends/core/cpu_share.h"
 #include "backends/core/error.h"
+#include "backends/planner/leaf_order.h"
 #include "backends/planner/time_model.h"
 #include "backends/schedule/compute_type.h"
 #include "google/protobuf/util/time_util.h"
@@ -62,31 +64,76 @@ v1::PlanProvenance Provenance(const FoundPlan& found, const PlanQuestion& questi
   return provenance;
 }
 
-class Finder {
- public:
-  Finder(ContractCall& call, ServerState& state, const CancelToken* cancel,
-         const OnBetterPlan& on_better)
-      : call_(call), state_(state), cancel_(cancel), on_better_(on_better) {}
+// Networks of so many operands are searched on the request's own thread: there the exact search
+// ends after a millisecond, and to wait for others' searches would take longer.
+constexpr size_t kSmallNetwork = 8;
 
-  absl::Status Find() {
-    if (call_.plan_source == v1::PLAN_SOURCE_PLAN_ID) return TakeStored();
-    if (NeedsNoPlan(call_)) return absl::OkStatus();
+// Whether the caller has wishes of its own for the search.
+bool Asks(const ContractCall& call) {
+  return !call.question->default_budget || call.question->has_methods ||
+         call.question->options.target_elements.has_value() ||
+         call.question->objective == v1::SEARCH_OBJECTIVE_SECONDS;
+}
+
+// Memory of a search over so many operands. What grows with the network are, for every thread, the
+// table of intervals of a leaf order (planner/leaf_order.h: 36 bytes for each pair of leaves, none
+// above 3000), the table of subsets of an exact search (planner/subset_table.h: 32 bytes for each
+// subset of 16 tensors), and trees with their legs. It is an upper estimate, since networks are
+// simplified first. A quarter of the budget is reserved at most: the planner gives up methods
+// rather than take more, and no search may be refused for good.
+int64_t SearchBytes(size_t operands, int threads, int64_t budget_bytes) {
+  constexpr int64_t kIntervalBytes = 36, kSubsetBytes = 32, kTensorBytes = 4096;
+  constexpr size_t kMostSubsets = 16;
+  const auto n = static_cast<int64_t>(operands);
+  const int64_t intervals = n <= planner::kMostOrderedLeaves ? kIntervalBytes * n * n : 0;
+  const int64_t subsets = kSubsetBytes << std::min(operands, kMostSubsets);
+  const int64_t bytes = std::max(threads, 1) * (intervals + subsets + kTensorBytes * n);
+  return std::min(bytes, budget_bytes / 4);
+}
+
+}  // namespace
+
+class PlanFinder::Finder {
+ public:
+  Finder(ContractCall& call, ServerState& state, const CancelToken* cancel, OnBetterPlan on_better)
+      : call_(call), state_(state), cancel_(cancel), on_better_(std::move(on_better)) {}
+
+  absl::StatusOr<bool> FindAtOnce() {
+    if (call_.plan_source == v1::PLAN_SOURCE_PLAN_ID) {
+      TENON_RETURN_IF_ERROR(TakeStored());
+      return true;
+    }
+    if (NeedsNoPlan(call_)) return true;
     TENON_ASSIGN_OR_RETURN(expression_, ExpressionOf(call_));
     TENON_RETURN_IF_ERROR(SetLimits());
     TENON_RETURN_IF_ERROR(SetTimes());
-    const PlanKey key = planner::MakePlanKey(expression_, options_, Context());
-    std::shared_ptr<const FoundPlan> found;
-    const bool use = call_.question->cache == v1::PLAN_CACHE_POLICY_USE;
-    if (call_.question->cache != v1::PLAN_CACHE_POLICY_BYPASS) found = state_.plan_cache.Find(key);
-    const bool cached = found != nullptr && use;
-    if (!cached) {
-      TENON_ASSIGN_OR_RETURN(FoundPlan better, Search(found.get()));
-      found = call_.question->cache == v1::PLAN_CACHE_POLICY_BYPASS
-                  ? std::make_shared<const FoundPlan>(std::move(better))
-                  : state_.plan_cache.Put(key, std::move(better));
+    key_ = planner::MakePlanKey(expression_, options_, Context());
+    if (call_.question->cache != v1::PLAN_CACHE_POLICY_BYPASS) {
+      known_ = state_.plan_cache.Find(*key_);
     }
-    Take(*found, cached);
+    if (known_ != nullptr && call_.question->cache == v1::PLAN_CACHE_POLICY_USE) {
+      Take(*known_, /*cached=*/true);
+      TENON_RETURN_IF_ERROR(KeepFingerprint());
+      return true;
+    }
+    if (call_.operands.size() > kSmallNetwork || Asks(call_)) return false;
+    TENON_RETURN_IF_ERROR(Search());
+    return true;
+  }
+
+  absl::Status Search() {
+    TENON_ASSIGN_OR_RETURN(FoundPlan better, SearchFrom(known_.get()));
+    const auto found = call_.question->cache == v1::PLAN_CACHE_POLICY_BYPASS
+                           ? std::make_shared<const FoundPlan>(std::move(better))
+                           : state_.plan_cache.Put(*key_, std::move(better));
+    Take(*found, /*cached=*/false);
     return KeepFingerprint();
+  }
+
+  int64_t search_bytes() const {
+    const int64_t budget = std::min(call_.memory_budget_bytes, state_.budget.limit_bytes());
+    return SearchBytes(call_.operands.size(),
+                       options_.threads > 0 ? options_.threads : CpuShare::Threads(), budget);
   }
 
  private:
@@ -197,7 +244,7 @@ class Finder {
     return planner::PlanScore(expression_, seconds, plan);
   }
 
-  absl::StatusOr<FoundPlan> Search(const FoundPlan* start) {
+  absl::StatusOr<FoundPlan> SearchFrom(const FoundPlan* start) {
     if (start != nullptr && !options_.initial.has_value()) {
       options_.initial = start->plan;
       if (options_.methods.empty()) options_.methods = planner::Portfolio();
@@ -268,30 +315,59 @@ class Finder {
   ContractCall& call_;
   ServerState& state_;
   const CancelToken* const cancel_;
-  const OnBetterPlan& on_better_;
+  const OnBetterPlan on_better_;
   Expression expression_;
   planner::SearchOptions options_;
   std::optional<planner::StepTimes> times_;  // absent: no model
+  std::optional<PlanKey> key_;
+  std::shared_ptr<const FoundPlan> known_;  // in the cache
   // Of plans that are compared: few will run, and the server's cache is for those that do.
   schedule::ProgramCache ranked_{64, int64_t{16} << 20};
 };
 
-}  // namespace
+PlanFinder::PlanFinder(ContractCall* call, ServerState* state, const CancelToken* cancel,
+                       OnBetterPlan on_better)
+    : finder_(std::make_unique<Finder>(*call, *state, cancel, std::move(on_better))) {}
+PlanFinder::~PlanFinder() = default;
+
+absl::StatusOr<bool> PlanFinder::FindAtOnce() { return finder_->FindAtOnce(); }
+absl::Status PlanFinder::Search() { return finder_->Search(); }
+int64_t PlanFinder::search_bytes() const { return finder_->search_bytes(); }
 
 // Engine and planner cannot differ on so few operands; and operand sets share work best along the
 // engine's own path, unless the caller knows better.
 bool NeedsNoPlan(const ContractCall& call) {
   if (call.plan_source == v1::PLAN_SOURCE_PLAN_ID) return false;
   if (!call.question.has_value()) return true;
-  const bool asked = !call.question->default_budget || call.question->has_methods ||
-                     call.question->options.target_elements.has_value() ||
-                     call.question->objective == v1::SEARCH_OBJECTIVE_SECONDS;
-  return !asked && !call.request.path.has_value() && (call.operands.size() <= 2 || call.varies());
+  return !Asks(call) && !call.request.path.has_value() &&
+         (call.operands.size() <= 2 || call.varies());
 }
 
 absl::Status FindPlan(ContractCall* call, ServerState* state, const CancelToken* cancel,
                       const OnBetterPlan& on_better) {
-  return Finder(*call, *state, cancel, on_better).Find();
+  PlanFinder finder(call, state, cancel, on_better);
+  TENON_ASSIGN_OR_RETURN(const bool found, finder.FindAtOnce());
+  return found ? absl::OkStatus() : finder.Search();
+}
+
+void QueueSearch(ServerState* state, QueueWait* wait, const CancelToken* cancel, int64_t bytes,
+                 std::function<void()> search, std::function<void(const absl::Status&)> refused) {
+  // Who cancels takes the call out of the queue, if it is in one just then.
+  const auto leave_if_cancelled = [wait, cancel, refused] {
+    if (cancel->cancelled() && wait->Leave()) refused(cancel->Check());
+  };
+  const auto enter = [state, wait, search = std::move(search), refused,
+                      leave_if_cancelled](Reservation reservation) {
+    auto held = std::make_shared<Reservation>(std::move(reservation));
+    const absl::Status submitted = wait->ForSlot(
+        &state->searches, [held = std::move(held), search] { search(); }, refused);
+    if (!submitted.ok()) return refused(submitted);
+    leave_if_cancelled();
+  };
+  auto reserved = wait->ForMemory(&state->budget, bytes, enter, refused);
+  if (!reserved.ok()) return refused(reserved.status());
+  if (reserved->has_value()) return enter(*std::move(*reserved));
+  leave_if_cancelled();
 }
 
 }  // namespace tenon::server

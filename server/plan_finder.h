@@ -3,12 +3,16 @@
 #ifndef TENON_SERVER_PLAN_FINDER_H_
 #define TENON_SERVER_PLAN_FINDER_H_
 
+#include <cstdint>
 #include <functional>
+#include <memory>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "backends/core/cancel.h"
 #include "backends/planner/search.h"
 #include "server/contraction_codec.h"
+#include "server/queue_wait.h"
 #include "server/state.h"
 
 namespace tenon::server {
@@ -17,16 +21,43 @@ namespace tenon::server {
 // finished one will.
 using OnBetterPlan = std::function<void(const planner::FoundPlan&, const ContractCall&)>;
 
-// Sets path, slices, provenance and plan_id of `call`, unless it brings its own path; a call of at
-// most two operands that asks nothing of the planner is left to the engine. It may take as long as
-// the question allows. A memory budget of INT64_MAX is none. Errors, with the header's fields:
-// NOT_FOUND or BAD_PATH (plan_id), UNREACHABLE_TARGET, EXCEEDS_MEMORY_BUDGET, CLIENT_CANCELLED,
-// those of MakeExpression.
+// Sets path, slices, provenance and plan_id of a call, unless it brings its own path; a call of at
+// most two operands that asks nothing of the planner is left to the engine. A memory budget of
+// INT64_MAX is none. Errors, with the header's fields: NOT_FOUND or BAD_PATH (plan_id),
+// UNREACHABLE_TARGET, EXCEEDS_MEMORY_BUDGET, CLIENT_CANCELLED, those of MakeExpression.
+// One thread at a time.
+class PlanFinder {
+ public:
+  // All outlive it; `on_better` may be null.
+  PlanFinder(ContractCall* call, ServerState* state, const CancelToken* cancel,
+             OnBetterPlan on_better);
+  ~PlanFinder();
+
+  // Once, first. True: the call has its plan. False: it takes a search, which may take as long as
+  // the question allows. Small networks are searched at once: that takes a millisecond.
+  absl::StatusOr<bool> FindAtOnce();
+  // Once, after false.
+  absl::Status Search();
+  // Memory of the search, in bytes: an estimate, see the .cc.
+  int64_t search_bytes() const;
+
+ private:
+  class Finder;
+  std::unique_ptr<Finder> finder_;
+};
+
+// Both in one, for who has a thread to spare.
 absl::Status FindPlan(ContractCall* call, ServerState* state, const CancelToken* cancel,
                       const OnBetterPlan& on_better);
 
 // Whether FindPlan has nothing to look up and nothing to search.
 bool NeedsNoPlan(const ContractCall& call);
+// Takes a call through the queue of searches: for memory of so many bytes, which are held until
+// `search` has returned, and for a slot. Calls `search` on a thread of state->searches, or
+// `refused` with DEADLINE, OVERLOADED, or the token's error where the call was cancelled while it
+// waited and nobody else takes it out of the queue. Both keep `wait`, `cancel` and the call alive.
+void QueueSearch(ServerState* state, QueueWait* wait, const CancelToken* cancel, int64_t bytes,
+                 std::function<void()> search, std::function<void(const absl::Status&)> refused);
 
 }  // namespace tenon::server
 

@@ -13,6 +13,7 @@
 #include "server/job_board.h"
 #include "server/process_stats.h"
 #include "server/provider_setup.h"
+#include "server/queue_wait.h"
 #include "server/scratch_space.h"
 #include "server/shared_memory.h"
 #include "server/unary.h"
@@ -338,9 +339,15 @@ class ProviderService final : public v1::ProviderService::CallbackService {
         FillMethod(method, response->add_methods());
       }
     }
-    v1::QueueStatistics* queue = response->add_queues();
-    queue->set_priority(v1::PRIORITY_CLASS_DEFAULT);
-    queue->set_waiting(static_cast<int32_t>(state_->executor.queued()));
+    for (const Priority priority : kAllPriorities) {
+      const QueueWaits waits = state_->metrics.Waits(priority);
+      v1::QueueStatistics* queue = response->add_queues();
+      queue->set_priority(ToWire(priority));
+      queue->set_waiting(static_cast<int32_t>(QueuedRequests(*state_, priority)));
+      queue->set_admitted(waits.admitted);
+      queue->set_refused(RefusedRequests(*state_, priority));
+      queue->set_wait_seconds(waits.seconds);
+    }
     if (state_->jobs != nullptr) WriteJobs(state_->jobs->counts(), response->mutable_jobs());
     for (const ProviderStatistics& provider : state_->metrics.Providers()) {
       FillProviderStatistics(provider, response->add_providers());

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_join.h"
 #include "backends/core/block_pool.h"
+#include "backends/core/cpu_share.h"
 #include "backends/core/error.h"
 #include "server/admin_service.h"
 #include "server/content_store.h"
@@ -20,6 +21,7 @@
 #include "server/job_service.h"
 #include "server/logging.h"
 #include "server/measurement_service.h"
+#include "server/process_stats.h"
 #include "server/provider_service.h"
 #include "server/scratch_space.h"
 #include "tenon/v1/admin.grpc.pb.h"
@@ -106,8 +108,10 @@ Server::Server(const Config& config, Parts parts)
   state_->drain = [this](std::optional<double> delay, std::optional<double> grace) {
     BeginDrain(delay, grace);
   };
+  CpuShare::SetCores(UsableThreads());
   state_->limits.max_threads = config.threads;
   state_->max_concurrent_streams = config.max_concurrent_streams;
+  state_->settings.max_queue_wait = Milliseconds(config.max_queue_wait);
   state_->settings.data_root = config.data_root;
   state_->store =
       std::make_shared<ContentStore>(&state_->budget, absl::ToChronoSeconds(config.dataset_ttl));
@@ -497,7 +501,8 @@ void Server::EndStreams() {
 
 bool Server::Idle() const {
   return state_->metrics.in_flight() == 0 && state_->executor.queued() == 0 &&
-         state_->executor.running() == 0 && (jobs_ == nullptr || jobs_->idle());
+         state_->executor.running() == 0 && state_->searches.running() == 0 &&
+         (jobs_ == nullptr || jobs_->idle());
 }
 
 void Server::LogStuck() const {
@@ -513,7 +518,7 @@ void Server::LogStuck() const {
         {{"method", method.method}, {"in_flight", method.in_flight}});
   }
   Log(LogLevel::kError, "work did not end within the kill limit",
-      {{"running", static_cast<int64_t>(state_->executor.running())},
+      {{"running", static_cast<int64_t>(state_->executor.running() + state_->searches.running())},
        {"queued", static_cast<int64_t>(state_->executor.queued())}});
 }
 

@@ -88,6 +88,8 @@ class ProviderRegistry {
 
 // What of the configuration the services read.
 struct ServiceSettings {
+  // That work waits for memory at most; then it is OVERLOADED.
+  std::chrono::milliseconds max_queue_wait{30'000};
   std::string data_root;  // canonical path of server-side files; empty: none may be read
   std::atomic<std::chrono::seconds> dataset_ttl{std::chrono::seconds(3600)};
   bool tls = false;  // TCP is encrypted
@@ -100,16 +102,19 @@ struct ServerState {
       : concurrent_requests(concurrent_requests),
         max_queued_requests(max_queued_requests),
         write_stall_limit(write_stall_limit),
-        budget(memory_budget_bytes),
+        budget(memory_budget_bytes, static_cast<size_t>(max_queued_requests)),
         watchdog(write_stall_limit),
         executor(concurrent_requests, static_cast<size_t>(max_queued_requests)),
-        listing(1, static_cast<size_t>(max_queued_requests)) {}
+        searches(std::max(1, concurrent_requests - 1), static_cast<size_t>(max_queued_requests)),
+        listing(1, static_cast<size_t>(max_queued_requests)) {
+    budget.SetRetryDelay([this] { return executor.RetryDelaySeconds(); });
+  }
 
   Limits limits;
   ServiceSettings settings;
   int concurrent_requests = 0;  // that compute at the same time
   // The atomic ones may change while the server runs.
-  std::atomic<int64_t> max_queued_requests = 0;
+  std::atomic<int64_t> max_queued_requests = 0;  // of each class
   std::atomic<std::chrono::milliseconds> write_stall_limit{std::chrono::milliseconds(0)};
   int max_concurrent_streams = 0;  // per connection
   std::chrono::system_clock::time_point start_time = std::chrono::system_clock::now();
@@ -131,9 +136,11 @@ struct ServerState {
   std::shared_ptr<ScratchSpace> scratch;        // null: no temporary files
   std::shared_ptr<JobBoard> jobs;               // null: jobs are not offered
   std::shared_ptr<SharedMemory> shared_memory;  // null: none is shared
-  // Last: their tasks use all of the above. What looks through folders has a thread of its own,
-  // since it waits for disks; its tasks go on in the executor.
+  // Last: their tasks use all of the above. Searches for plans, which can take minutes, have
+  // threads of their own, so that work which has its plan never waits for them. What looks through
+  // folders has one, since it waits for disks. The tasks of both go on in the executor.
   Executor executor;
+  Executor searches;
   Executor listing;
 };
 

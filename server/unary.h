@@ -5,7 +5,9 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <new>
 #include <string>
 #include <string_view>
@@ -31,11 +33,13 @@ class CallRecord {
   // For the log.
   void set_request_id(std::string_view id) { request_id_ = id; }
   void set_caller(std::string name) { caller_ = std::move(name); }
-  void End(const absl::Status& status) {
+  void End(const absl::Status& status, LogFields more = {}) {
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
     metrics_->CallEnded(method_, status, seconds);
-    LogRequest(name_, request_id_, status, seconds, CallerFields(caller_));
+    LogFields fields = CallerFields(caller_);
+    std::move(more.begin(), more.end(), std::back_inserter(fields));
+    LogRequest(name_, request_id_, status, seconds, std::move(fields));
   }
 
  private:

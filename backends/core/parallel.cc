@@ -13,6 +13,7 @@
 
 #include "backends/core/arena_pool.h"
 #include "backends/core/cancel.h"
+#include "backends/core/cpu_share.h"
 #include "backends/core/error.h"
 
 namespace tenon {
@@ -69,7 +70,8 @@ absl::Status Parallel::CheckCancelled() const {
 
 absl::Status Parallel::ForEach(int64_t blocks,
                                const std::function<void(int64_t, int)>& body) const {
-  if (threads_ == 1 || blocks <= 1) {
+  const int threads = std::min(threads_, CpuShare::Threads());
+  if (threads == 1 || blocks <= 1) {
     for (int64_t block = 0; block < blocks; ++block) {
       TENON_RETURN_IF_ERROR(CheckCancelled());
       body(block, 0);
@@ -77,7 +79,7 @@ absl::Status Parallel::ForEach(int64_t blocks,
     return CheckCancelled();
   }
   try {
-    Loop(threads_, blocks, *this, body);
+    Loop(threads, blocks, *this, body);
   } catch (const std::bad_alloc&) {
     return Error(Reason::kExceedsMemoryBudget, "the system refused memory for parallel work");
   } catch (const std::exception& error) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "backends/core/cpu_share.h"
 #include "oneapi/tbb/blocked_range.h"
 #include "oneapi/tbb/global_control.h"
 #include "oneapi/tbb/parallel_for.h"
@@ -64,7 +65,8 @@ void ThreadTeam::For(int64_t count, int64_t grain, Body body) {
   grain = std::max<int64_t>(grain, 1);
   if (count <= 0) return;
   if (arena_ == nullptr) return body(0, count, {scratch_, false});
-  const bool is_alone = count <= grain || busy_.load(std::memory_order_relaxed) >= threads_;
+  const int share = std::min(threads_, CpuShare::Threads());
+  const bool is_alone = count <= grain || busy_.load(std::memory_order_relaxed) >= share;
   const int64_t alone = 0;  // no loop's number
   if (is_alone && seat.team == this)
     return body(0, count, {ScratchFor(seat.slot, alone).data, false});

@@ -10,6 +10,8 @@
 #include <thread>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
+#include "backends/core/cpu_share.h"
 #include "backends/core/error.h"
 #include "backends/core/figure.h"
 #include "backends/core/parallel.h"
@@ -192,9 +194,18 @@ class Searcher {
   // Every thread goes on until the time is over, each trial with the best that is known then.
   SearchStop RunForTime() {
     std::atomic<int64_t> next = 0;
+    std::atomic<int> joined = 0;
+    std::atomic<bool> over = false;
     const int64_t most = options_.max_trials.value_or(std::numeric_limits<int64_t>::max());
     const absl::Status status = Parallel(Threads(), nullptr).ForEach(Threads(), [&](int64_t, int) {
-      while (!stop_()) {
+      const int worker = joined++;
+      const absl::Cleanup release = [&] {
+        over = true;
+        CpuShare::WakeAll();
+      };
+      for (;;) {
+        CpuShare::AwaitTurn(worker, over);  // other requests may need the cores
+        if (stop_()) return;
         const int64_t trial = next++;
         if (trial >= most) return;
         Candidate best;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "backends/core/cpu_share.h"
 #include "backends/core/error.h"
 #include "backends/plugin/provider_health.h"
 
@@ -33,7 +34,12 @@ ContractionJob::Impl::GroupRun::GroupRun(Impl& job, void* sum_memory, void* resu
 
 void ContractionJob::Impl::GroupRun::Work(int lane, int worker) {
   Task task;
-  while (Next(lane, &task)) {
+  // Several providers' threads are not on one machine's cores alone.
+  const auto has_turn = [&] {
+    if (job_.lanes.size() == 1) CpuShare::AwaitTurn(worker, over_);
+    return true;
+  };
+  while (has_turn() && Next(lane, &task)) {
     absl::Status done = RunTask(lane, worker, task);
     if (done.ok()) {
       Finish(lane, task);
@@ -42,6 +48,8 @@ void ContractionJob::Impl::GroupRun::Work(int lane, int worker) {
     }
     task = Task();
   }
+  over_ = true;  // nothing is left for those who are held back
+  CpuShare::WakeAll();
 }
 
 void ContractionJob::Impl::GroupRun::WithoutWorkers(int lane) {

@@ -18,6 +18,7 @@
 #ifndef TENON_BACKENDS_SCHEDULE_GROUP_RUN_H_
 #define TENON_BACKENDS_SCHEDULE_GROUP_RUN_H_
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -73,6 +74,7 @@ class ContractionJob::Impl::GroupRun {
   std::vector<Task> returned_;  // failed, to be done by another lane
   int running_ = 0;             // tasks that were taken and have not come back
   bool ended_ = false;
+  std::atomic<bool> over_{false};  // a worker has found nothing left
   absl::Status status_;
   int64_t resumed_slices_ = 0;
   Progress now_;

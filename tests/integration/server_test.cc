@@ -173,6 +173,39 @@ TEST(Server, CountsItsCalls) {
   EXPECT_GT(response.memory().resident_bytes(), 0);
 }
 
+// Work, searches for plans and slow storage hold all of their threads until the end.
+TEST(Server, AnswersProbesMetricsAndAdministrationWhateverThreadsAreBusyWith) {
+  std::promise<void> released;
+  const auto gate = released.get_future().share();
+  const auto server = StartOrDie(TestConfigWithHttp());
+  ASSERT_TRUE(server->WaitUntilReady());
+  server::ServerState* state = server->state();
+  for (server::Executor* executor : {&state->executor, &state->searches, &state->listing}) {
+    for (int i = 0; i < 8; ++i) executor->Continue([gate] { gate.wait(); });
+    EXPECT_TRUE(executor->Submit([gate] { gate.wait(); }).ok());
+  }
+  const auto channel = ChannelTo(server->addresses()[0]);
+  EXPECT_EQ(CheckHealth(channel, ""), kServing);
+  EXPECT_THAT(HttpRequest(server->metrics_port(), "GET", "/metrics").body,
+              HasSubstr("tenon_queue_depth{class=\"default\"} 3\n"));
+  EXPECT_EQ(HttpRequest(server->metrics_port(), "GET", "/readyz").code, 200);
+  InfoOf(*server);
+  const Client<v1::ProviderService> client(*server);
+  grpc::ClientContext context;
+  v1::GetStatisticsResponse response;
+  ASSERT_TRUE(client.stub->GetStatistics(&context, {}, &response).ok());
+  ASSERT_EQ(response.queues_size(), 3);
+  EXPECT_EQ(response.queues(0).priority(), v1::PRIORITY_CLASS_INTERACTIVE);
+  EXPECT_EQ(response.queues(0).waiting(), 0);
+  EXPECT_EQ(response.queues(1).priority(), v1::PRIORITY_CLASS_DEFAULT);
+  EXPECT_EQ(response.queues(1).waiting(), 3);
+  EXPECT_EQ(response.queues(2).priority(), v1::PRIORITY_CLASS_BULK);
+  std::string admin;
+  EXPECT_NE(RawUnary(channel, "/tenon.v1.AdminService/Trim", "", &admin).error_code(),
+            grpc::StatusCode::DEADLINE_EXCEEDED);
+  released.set_value();
+}
+
 TEST(Server, RefusesWhatIsNotOfferedYetWithAReason) {
   const auto server = StartOrDie(TestConfig());
   ASSERT_TRUE(server->WaitUntilReady());

@@ -2,10 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <functional>
 #include <future>
+#include <map>
+#include <mutex>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "server/executor.h"
+#include "server/queue_wait.h"
 #include "server/warm_memory.h"
 #include "tests/support/status_matchers.h"
 
@@ -150,6 +158,338 @@ TEST(Executor, ContinuationsTakeTurnsWithWaitingRequestsAndNoPlaceInTheQueue) {
     gate.Open();
   }
   EXPECT_EQ(order, "c1d2ccc");
+}
+
+// A clock that stands still unless it is told.
+class FakeClock {
+ public:
+  std::function<WaitTime()> now() {
+    return [this] { return WaitTime(std::chrono::nanoseconds(nanoseconds_.load())); };
+  }
+  WaitTime In(std::chrono::seconds time) { return now()() + time; }
+  void Advance(std::chrono::seconds time) {
+    nanoseconds_ += std::chrono::nanoseconds(time).count();
+  }
+
+ private:
+  // A century from now, so that no timer of the real clock ever gets there.
+  std::atomic<int64_t> nanoseconds_{3'000'000'000'000'000'000};
+};
+
+TEST(Executor, ServesClassesInTheirOrderAndBoundsEachByItself) {
+  Gate gate;
+  std::string order;
+  {
+    Executor executor(1, 1);
+    ASSERT_TRUE(executor.Submit(gate.Task()).ok());
+    gate.WaitUntilStarted();
+    const auto submit = [&](Priority priority, char name) {
+      return executor.Submit({.priority = priority, .task = [&order, name] { order += name; }});
+    };
+    EXPECT_TRUE(submit(Priority::kBulk, 'b').ok());
+    const absl::Status full = submit(Priority::kBulk, 'x');
+    EXPECT_TRUE(Fails(full, Reason::kOverloaded));
+    EXPECT_EQ(GetErrorDetails(full).metadata.at("class"), "bulk");
+    EXPECT_TRUE(submit(Priority::kDefault, 'd').ok());
+    EXPECT_TRUE(submit(Priority::kInteractive, 'i').ok());
+    EXPECT_EQ(executor.queued(Priority::kBulk), 1u);
+    EXPECT_EQ(executor.refused(Priority::kBulk), 1);
+    EXPECT_EQ(executor.refused(Priority::kInteractive), 0);
+    gate.Open();
+  }
+  EXPECT_EQ(order, "idb");
+}
+
+TEST(Executor, RequestsLeaveAndTellTheirPlace) {
+  Gate gate;
+  std::string order;
+  {
+    Executor executor(1, 4);
+    ASSERT_TRUE(executor.Submit(gate.Task()).ok());
+    gate.WaitUntilStarted();
+    auto held = std::make_shared<int>(0);
+    const std::weak_ptr<int> watch = held;
+    const uint64_t first = NewTicket(), second = NewTicket();
+    ASSERT_TRUE(executor.Submit({.ticket = first, .task = [held, &order] { order += '1'; }}).ok());
+    ASSERT_TRUE(executor.Submit({.ticket = second, .task = [&order] { order += '2'; }}).ok());
+    held.reset();
+    EXPECT_EQ(executor.Position(first), 0u);
+    EXPECT_EQ(executor.Position(second), 1u);
+    EXPECT_TRUE(executor.Leave(first));
+    EXPECT_TRUE(watch.expired());  // what its task holds is let go at once
+    EXPECT_FALSE(executor.Leave(first));
+    EXPECT_FALSE(executor.Position(first).has_value());
+    EXPECT_EQ(executor.Position(second), 0u);
+    gate.Open();
+  }
+  EXPECT_EQ(order, "2");
+}
+
+// The only thread is busy all the time.
+TEST(Executor, WaitsEndAtTheirTimeWhateverTheThreadsDo) {
+  FakeClock clock;
+  Gate gate;
+  std::atomic<int> expired{0}, ran{0};
+  {
+    Executor executor(1, 4, clock.now());
+    ASSERT_TRUE(executor.Submit(gate.Task()).ok());
+    gate.WaitUntilStarted();
+    const auto submit = [&](std::chrono::seconds until) {
+      return executor.Submit(
+          {.until = clock.In(until), .task = [&] { ++ran; }, .expired = [&] { ++expired; }});
+    };
+    ASSERT_TRUE(submit(std::chrono::seconds(5)).ok());
+    ASSERT_TRUE(submit(std::chrono::seconds(9)).ok());
+    executor.Expire();
+    EXPECT_EQ(expired, 0);
+    clock.Advance(std::chrono::seconds(5));
+    executor.Expire();
+    EXPECT_EQ(executor.queued(), 1u);
+    gate.Open();
+  }
+  EXPECT_EQ(expired, 1);
+  EXPECT_EQ(ran, 1);
+}
+
+// The same on the executor's own timer.
+TEST(Executor, TheTimerEndsWaits) {
+  Gate gate;
+  std::promise<void> expired;
+  Executor executor(1, 4);
+  ASSERT_TRUE(executor.Submit(gate.Task()).ok());
+  gate.WaitUntilStarted();
+  ASSERT_TRUE(executor
+                  .Submit({.until = std::chrono::steady_clock::now() + std::chrono::hours(1),
+                           .task = [] {}})
+                  .ok());
+  ASSERT_TRUE(executor
+                  .Submit({.until = std::chrono::steady_clock::now() + std::chrono::milliseconds(5),
+                           .task = [] { FAIL(); },
+                           .expired = [&] { expired.set_value(); }})
+                  .ok());
+  expired.get_future().wait();
+  EXPECT_EQ(executor.queued(), 1u);
+  gate.Open();
+}
+
+TEST(Executor, TheRetryDelayIsWithinItsBounds) {
+  Gate gate;
+  Executor executor(1, 8);
+  EXPECT_EQ(executor.RetryDelaySeconds(), 1);  // nothing is known, nothing waits
+  ASSERT_TRUE(executor.Submit(gate.Task()).ok());
+  gate.WaitUntilStarted();
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(executor.Submit([] {}).ok());
+  EXPECT_GE(executor.RetryDelaySeconds(), 1);
+  EXPECT_LE(executor.RetryDelaySeconds(), 60);
+  gate.Open();
+}
+
+// What came of requests that wait for memory.
+struct Line {
+  explicit Line(MemoryBudget* budget) : budget(budget) {}
+  // Nothing is told any more once it is gone.
+  ~Line() {
+    for (char name = 'A'; name <= 'z'; ++name) pending -= budget->Leave(name) ? 1 : 0;
+    while (pending > 0) std::this_thread::yield();
+  }
+  // True: it has its bytes now.
+  bool Ask(char name, int64_t bytes, Priority priority = Priority::kDefault,
+           WaitTime until = WaitTime::max()) {
+    MemoryBudget::Request request{.ticket = static_cast<uint64_t>(name),
+                                  .priority = priority,
+                                  .until = until,
+                                  .bytes = bytes};
+    request.granted = [this, name](Reservation reservation) {
+      {
+        std::lock_guard lock(mutex);
+        granted += name;
+        held[name] = std::move(reservation);
+      }
+      --pending;
+    };
+    request.refused = [this, name](const absl::Status& why) {
+      {
+        std::lock_guard lock(mutex);
+        refused += name;
+        status = why;
+      }
+      --pending;
+    };
+    ++pending;
+    auto reserved = budget->ReserveInTurn(std::move(request));
+    EXPECT_TRUE(reserved.ok()) << reserved.status();
+    if (!reserved.ok() || !reserved->has_value()) return false;
+    --pending;
+    std::lock_guard lock(mutex);
+    held[name] = *std::move(*reserved);
+    return true;
+  }
+  // Those that were granted since the last call, once what fits has been.
+  std::string Granted() {
+    budget->Serve();
+    std::lock_guard lock(mutex);
+    return std::exchange(granted, "");
+  }
+  void Release(char name) {
+    Reservation released;
+    std::lock_guard lock(mutex);
+    released = std::move(held[name]);
+  }
+
+  MemoryBudget* const budget;
+  std::atomic<int> pending{0};  // that wait
+  std::mutex mutex;
+  std::map<char, Reservation> held;
+  std::string granted, refused;
+  absl::Status status;
+};
+
+// Serve() may find the budget's thread at work on the same: so waits until all is told.
+void Await(const std::function<bool()>& holds) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!holds() && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+  EXPECT_TRUE(holds());
+}
+
+TEST(MemoryLine, WhatDoesNotFitWaitsForWhatEnds) {
+  MemoryBudget budget(100);
+  Line line(&budget);
+  EXPECT_TRUE(line.Ask('a', 60));
+  EXPECT_FALSE(line.Ask('b', 60));
+  EXPECT_FALSE(line.Ask('c', 60));
+  EXPECT_EQ(budget.waiting(Priority::kDefault), 2u);
+  EXPECT_EQ(budget.waiting_bytes(Priority::kDefault), 120);
+  EXPECT_EQ(budget.Position('c'), 1u);
+  line.Release('a');
+  Await([&] { return budget.waiting(Priority::kDefault) == 1; });
+  EXPECT_EQ(budget.reserved_bytes(), 60);
+  line.Release('b');  // it may be on its way still
+  Await([&] {
+    line.Release('b');
+    return budget.waiting(Priority::kDefault) == 0;
+  });
+  std::lock_guard lock(line.mutex);
+  EXPECT_EQ(line.refused, "");
+}
+
+TEST(MemoryLine, WhatOvertakesFitsBesideTheFirst) {
+  MemoryBudget budget(100);
+  Line line(&budget);
+  EXPECT_TRUE(line.Ask('a', 50));
+  EXPECT_FALSE(line.Ask('L', 80));  // the first of the line from now on
+  EXPECT_TRUE(line.Ask('s', 15));   // 80 + 15: the first one does not wait longer for it
+  EXPECT_FALSE(line.Ask('t', 15));  // 80 + 15 + 15
+  EXPECT_TRUE(line.Ask('u', 5));
+  line.Release('s');
+  EXPECT_TRUE(line.Ask('v', 15));  // what has overtaken is less now
+  EXPECT_FALSE(line.Ask('w', 1));
+  line.Release('a');
+  Await([&] { return !budget.Position('L').has_value(); });
+  Await([&] { return budget.reserved_bytes() == 100; });  // L, u, v
+  // What was admitted already takes what is there.
+  line.Release('u');
+  EXPECT_TRUE(budget.Reserve(5).ok());
+}
+
+TEST(MemoryLine, ClassesGoFirst) {
+  FakeClock clock;
+  MemoryBudget budget(100, 64, clock.now());
+  Line line(&budget);
+  EXPECT_TRUE(line.Ask('a', 100));
+  EXPECT_FALSE(line.Ask('b', 100, Priority::kBulk));
+  EXPECT_FALSE(line.Ask('i', 100, Priority::kInteractive));
+  EXPECT_EQ(budget.Position('i'), 0u);
+  EXPECT_EQ(budget.Position('b'), 1u);
+  clock.Advance(std::chrono::seconds(25));
+  EXPECT_FALSE(line.Ask('j', 100, Priority::kInteractive));
+  EXPECT_EQ(budget.Position('b'), 1u);  // it has aged
+  EXPECT_EQ(budget.Position('j'), 2u);
+}
+
+TEST(MemoryLine, WaitsEndAtTheirTime) {
+  FakeClock clock;
+  MemoryBudget budget(100, 64, clock.now());
+  Line line(&budget);
+  EXPECT_TRUE(line.Ask('a', 60));
+  EXPECT_FALSE(line.Ask('b', 60, Priority::kDefault, clock.In(std::chrono::seconds(30))));
+  EXPECT_FALSE(line.Ask('c', 70, Priority::kDefault, clock.In(std::chrono::seconds(90))));
+  clock.Advance(std::chrono::seconds(29));
+  EXPECT_EQ(line.Granted(), "");
+  EXPECT_EQ(budget.waiting(Priority::kDefault), 2u);
+  clock.Advance(std::chrono::seconds(1));
+  budget.Serve();
+  Await([&] {
+    std::lock_guard lock(line.mutex);
+    return line.refused == "b";
+  });
+  std::lock_guard lock(line.mutex);
+  EXPECT_TRUE(Fails(line.status, Reason::kOverloaded));
+  const auto metadata = GetErrorDetails(line.status).metadata;
+  EXPECT_EQ(metadata.at("planned_peak_bytes"), "60");
+  EXPECT_EQ(metadata.at("free_bytes"), "40");
+  EXPECT_EQ(metadata.at("limit_bytes"), "100");
+  EXPECT_EQ(metadata.count("retry_delay_seconds"), 1u);
+}
+
+TEST(MemoryLine, IsBoundedByClassAndMayBeLeft) {
+  MemoryBudget budget(100, 1);
+  Line line(&budget);
+  EXPECT_TRUE(line.Ask('a', 100));
+  EXPECT_FALSE(line.Ask('b', 10, Priority::kBulk));
+  MemoryBudget::Request request{.ticket = 7, .priority = Priority::kBulk, .bytes = 10};
+  request.granted = [](Reservation) { FAIL(); };
+  EXPECT_TRUE(Fails(budget.ReserveInTurn(request).status(), Reason::kOverloaded));
+  EXPECT_EQ(budget.refused(Priority::kBulk), 1);
+  request.priority = Priority::kInteractive;
+  EXPECT_TRUE(budget.ReserveInTurn(request).ok());
+  EXPECT_TRUE(budget.Leave(7));
+  EXPECT_FALSE(budget.Leave(7));
+  // Who does not wait is refused, and never goes before those that do.
+  line.Release('a');
+  Await([&] { return budget.waiting(Priority::kBulk) == 0; });
+  EXPECT_TRUE(budget.ReserveInTurn({.bytes = 90}).ok());
+  EXPECT_TRUE(Fails(budget.ReserveInTurn({.bytes = 101}).status(), Reason::kExceedsServerLimit));
+}
+
+// As content that was in use and is not any more: nothing is released, but can be evicted.
+TEST(MemoryLine, LooksForWhatCanBeGivenBack) {
+  MemoryBudget budget(100);
+  std::mutex mutex;
+  Reservation kept;
+  std::atomic<bool> in_use{true};
+  budget.SetReclaimer([&](int64_t bytes) {
+    EXPECT_EQ(bytes, 20);
+    std::lock_guard lock(mutex);
+    if (!in_use) kept.Release();
+  });
+  kept = *budget.Reserve(50);
+  Line line(&budget);
+  EXPECT_FALSE(line.Ask('a', 70));
+  in_use = false;
+  Await([&] { return budget.reserved_bytes() == 70; });
+}
+
+TEST(MemoryBudget, ReservationsSplit) {
+  MemoryBudget budget(100);
+  auto all = budget.Reserve(60);
+  ASSERT_TRUE(all.ok());
+  {
+    const Reservation part = all->Split(25);
+    EXPECT_EQ(part.bytes(), 25);
+    EXPECT_EQ(all->bytes(), 35);
+    EXPECT_EQ(budget.reserved_bytes(), 60);
+  }
+  EXPECT_EQ(budget.reserved_bytes(), 35);
+  EXPECT_EQ(all->Split(100).bytes(), 35);
+  EXPECT_EQ(budget.reserved_bytes(), 0);
+}
+
+TEST(Deadlines, InfeasibleOnesAreToldApart) {
+  EXPECT_TRUE(CheckFeasible(10, 12).ok());
+  const absl::Status refused = CheckFeasible(10, 11.9);
+  EXPECT_TRUE(Fails(refused, Reason::kDeadlineInfeasible));
+  EXPECT_EQ(GetErrorDetails(refused).metadata.at("estimate_seconds"), "10");
+  EXPECT_EQ(GetErrorDetails(refused).metadata.at("remaining_seconds"), "11.9");
 }
 
 TEST(Executor, WithoutAQueueItStillUsesItsThreads) {

@@ -58,7 +58,7 @@ class AnswerReader {
         answer_.accepted = frame.accepted();
         break;
       case v1::ContractResponse::kProgress:
-        Expect(answer_.accepted.has_value() && !open_, "progress");
+        Expect(!open_, "progress");
         answer_.progress.push_back(frame.progress());
         break;
       case v1::ContractResponse::kResult:

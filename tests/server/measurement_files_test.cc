@@ -350,6 +350,7 @@ TEST_F(ScratchTest, BudgetsAreExact) {
   execution->set_temporary_budget_bytes(smallest);
   EXPECT_EQ(Run(&server, header), "OK");
   EXPECT_EQ(frames_[0].accepted().planned_temporary_bytes(), smallest);
+  server.state().settings.max_queue_wait = std::chrono::milliseconds(0);
   auto held = server.state().scratch->budget().Reserve((int64_t{1} << 30) - smallest + 1);
   ASSERT_TRUE(held.ok());
   Run(&server, header);

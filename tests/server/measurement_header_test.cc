@@ -338,6 +338,7 @@ TEST(HeaderTest, ABudgetOneByteTooSmallIsRefusedAndTheToldOneTaken) {
 
 TEST(HeaderTest, AFullServerSaysOverloaded) {
   TestServer server({.budget_bytes = int64_t{1} << 20});
+  server.state().settings.max_queue_wait = std::chrono::milliseconds(0);
   auto held = server.state().budget.Reserve((int64_t{1} << 20) - 4000);
   ASSERT_TRUE(held.ok());
   MeasureClient client(&server);

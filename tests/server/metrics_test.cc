@@ -127,6 +127,57 @@ TEST(Metrics, CountsCallsByOutcomeAndPhase) {
   }
 }
 
+// All series are there before anything happens.
+TEST(Metrics, ShowsQueuesByClassAndWhyCallsWereNotAdmitted) {
+  const auto state = MakeState();
+  const std::string before = MetricsText(*state);
+  for (const char* reason : {"queue_full", "bytes_full", "too_large", "deadline_infeasible",
+                             "draining", "no_device", "unauthorized", "expired"}) {
+    EXPECT_THAT(before,
+                HasSubstr(StrCat("tenon_admission_rejections_total{reason=\"", reason, "\"} 0\n")));
+  }
+  for (const char* line :
+       {"tenon_queue_depth{class=\"interactive\"} 0", "tenon_queue_depth{class=\"default\"} 0",
+        "tenon_queue_depth{class=\"bulk\"} 0", "tenon_queue_bytes{class=\"bulk\"} 0",
+        "tenon_queue_wait_seconds_count{class=\"interactive\"} 0"}) {
+    EXPECT_THAT(before, HasSubstr(std::string(line) + "\n"));
+  }
+  const std::vector<absl::Status> refusals = {
+      Error(Reason::kOverloaded, "").Meta("queued_requests", 3),
+      Error(Reason::kOverloaded, "").Meta("free_bytes", 3), Error(Reason::kExceedsServerLimit, ""),
+      Error(Reason::kDeadlineInfeasible, ""), Error(Reason::kDraining, ""),
+      Error(Reason::kNoDevice, ""), Error(Reason::kPermissionDenied, ""),
+      Error(Reason::kDeadline, "").Meta("queue_seconds", 3),
+      // Those that were admitted, and wrong ones, are none.
+      Error(Reason::kDeadline, "while it ran"), Error(Reason::kBadPath, ""), absl::OkStatus()};
+  for (const absl::Status& status : refusals) {
+    state->metrics.CallBegan(Method::kMeasure);
+    state->metrics.CallEnded(Method::kMeasure, status, 1);
+  }
+  state->metrics.ObserveQueueWait(Priority::kBulk, 2.5);
+  EXPECT_EQ(state->metrics.Waits(Priority::kBulk).admitted, 1);
+  EXPECT_EQ(state->metrics.Waits(Priority::kBulk).seconds, 2.5);
+  EXPECT_EQ(state->metrics.Waits(Priority::kDefault).admitted, 0);
+  const auto held = state->budget.Reserve(state->budget.limit_bytes());
+  ASSERT_TRUE(held.ok());
+  MemoryBudget::Request request{.ticket = NewTicket(), .priority = Priority::kBulk, .bytes = 77};
+  request.granted = [](Reservation) {};
+  ASSERT_TRUE(state->budget.ReserveInTurn(request).ok());
+  const std::string after = MetricsText(*state);
+  for (const char* reason : {"queue_full", "bytes_full", "too_large", "deadline_infeasible",
+                             "draining", "no_device", "unauthorized", "expired"}) {
+    EXPECT_THAT(after,
+                HasSubstr(StrCat("tenon_admission_rejections_total{reason=\"", reason, "\"} 1\n")));
+  }
+  for (const char* line :
+       {"tenon_queue_depth{class=\"bulk\"} 1", "tenon_queue_bytes{class=\"bulk\"} 77",
+        "tenon_queue_depth{class=\"default\"} 0",
+        "tenon_queue_wait_seconds_sum{class=\"bulk\"} 2.5"}) {
+    EXPECT_THAT(after, HasSubstr(std::string(line) + "\n"));
+  }
+  EXPECT_TRUE(state->budget.Leave(request.ticket));
+}
+
 TEST(Metrics, ShowsWorkAndMemory) {
   const auto state = MakeState();
   state->metrics.AddPayloadBytes(Method::kContract, Direction::kReceived, 10);

@@ -97,10 +97,11 @@ class PlanServiceTest : public ::testing::Test {
   // Until no request is at work.
   void AwaitIdle() {
     const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (server_.state().executor.running() > 0 && std::chrono::steady_clock::now() < limit) {
-      std::this_thread::yield();
-    }
-    EXPECT_EQ(server_.state().executor.running(), 0);
+    const auto running = [this] {
+      return server_.state().executor.running() + server_.state().searches.running();
+    };
+    while (running() > 0 && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+    EXPECT_EQ(running(), 0);
   }
 
   static v1::PlanContractionRequest Request(const v1::ContractHeader& header, int64_t trials = 8) {
