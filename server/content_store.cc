@@ -292,7 +292,7 @@ void ContentStore::Evict(int64_t bytes) {
   ForEachByUse([&](Entries::iterator entry) {
     if (entry->second.in_use()) return true;
     bytes -= entry->second.content->reservation.bytes();
-    const bool dataset = entry->first.starts_with(Prefix(Kind::kDataset));
+    const bool dataset = entry->first.second.starts_with(Prefix(Kind::kDataset));
     ++CountersOf(dataset ? Kind::kDataset : Kind::kTensor).evictions;
     evicted.push_back(Remove(entry));
     return bytes > 0;
@@ -303,8 +303,8 @@ ContentStore::AllCounters ContentStore::counters() {
   std::lock_guard lock(mutex_);
   DropExpired();
   AllCounters counters = counters_;
-  for (const auto& [handle, entry] : entries_) {
-    const bool dataset = handle.starts_with(Prefix(Kind::kDataset));
+  for (const auto& [key, entry] : entries_) {
+    const bool dataset = key.second.starts_with(Prefix(Kind::kDataset));
     Counters& own = dataset ? counters.datasets : counters.tensors;
     ++own.entries;
     own.bytes += entry.bytes();
