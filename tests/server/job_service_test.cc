@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <set>
+#include <limits>
 #include <string>
 #include <vector>
 
