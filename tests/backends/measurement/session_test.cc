@@ -449,9 +449,14 @@ TEST_F(BoundSession, StopsARunningBuildWhenCancelled) {
 TEST_F(BoundSession, PassesOnWhatTheProviderReports) {
   Bind({{"stress", {}}});
   provider_.fake().FailNth(FakeProvider::Entry::kBuildResources, 1,
+                           Error(Reason::kInternal, "timed out"));
+  EXPECT_TRUE(Fails(session_->Measure(square_, nullptr), Reason::kInternal));
+  EXPECT_TRUE(session_->Measure(square_, nullptr).ok());
+  // A lost device stays lost.
+  provider_.fake().FailNth(FakeProvider::Entry::kBuildResources, 1,
                            Error(Reason::kDeviceFault, "gone"));
   EXPECT_TRUE(Fails(session_->Measure(square_, nullptr), Reason::kDeviceFault));
-  EXPECT_TRUE(session_->Measure(square_, nullptr).ok());
+  EXPECT_TRUE(Fails(session_->Measure(square_, nullptr), Reason::kDeviceFault));
 }
 
 TEST(SessionErrors, CallScoresOfConstantDataSetsUndefined) {
