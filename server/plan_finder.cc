@@ -74,7 +74,7 @@ class Finder {
     TENON_ASSIGN_OR_RETURN(expression_, ExpressionOf(call_));
     TENON_RETURN_IF_ERROR(SetLimits());
     TENON_RETURN_IF_ERROR(SetTimes());
-    const PlanKey key = planner::MakePlanKey(expression_, options_, Context());
+    const PlanKey key = planner::MakePlanKey(expression_, options_, Context(), call_.owner);
     std::shared_ptr<const FoundPlan> found;
     const bool use = call_.question->cache == v1::PLAN_CACHE_POLICY_USE;
     if (call_.question->cache != v1::PLAN_CACHE_POLICY_BYPASS) found = state_.plan_cache.Find(key);
@@ -164,8 +164,7 @@ class Finder {
       context += StrCat(",", static_cast<int>(operand.spec.dtype), operand.varying);
     }
     for (const auto& provider : PlannedProviders()) context += StrCat(",", provider->name());
-    // Nobody is told what another one has searched. Last: a name may hold anything.
-    return StrCat(context, ";", call_.owner);
+    return context;
   }
 
   absl::StatusOr<int64_t> PlannedBytes(const Plan& plan) const {
