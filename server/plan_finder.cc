@@ -107,7 +107,7 @@ class PlanFinder::Finder {
     TENON_ASSIGN_OR_RETURN(expression_, ExpressionOf(call_));
     TENON_RETURN_IF_ERROR(SetLimits());
     TENON_RETURN_IF_ERROR(SetTimes());
-    key_ = planner::MakePlanKey(expression_, options_, Context());
+    key_ = planner::MakePlanKey(expression_, options_, Context(), call_.owner);
     if (call_.question->cache != v1::PLAN_CACHE_POLICY_BYPASS) {
       known_ = state_.plan_cache.Find(*key_);
     }
@@ -201,8 +201,7 @@ class PlanFinder::Finder {
       context += StrCat(",", static_cast<int>(operand.spec.dtype), operand.varying);
     }
     for (const auto& provider : PlannedProviders()) context += StrCat(",", provider->name());
-    // Nobody is told what another one has searched. Last: a name may hold anything.
-    return StrCat(context, ";", call_.owner);
+    return context;
   }
 
   absl::StatusOr<int64_t> PlannedBytes(const Plan& plan) const {

@@ -123,7 +123,7 @@ class TlsCertificates::Source {
  public:
   explicit Source(TlsCertificates* all) : all_(all) {}
 
-  static grpc_ssl_certificate_config_reload_status Fetch(
+  static grpc_ssl_certificate_config_reload_status Give(
       void* self, grpc_ssl_server_certificate_config** config) {
     return static_cast<Source*>(self)->Fetch(config);
   }
@@ -134,8 +134,11 @@ class TlsCertificates::Source {
     if (given_ == all_->material_) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
     const TlsMaterial& material = *all_->material_;
     const grpc_ssl_pem_key_cert_pair pair = {material.key.c_str(), material.cert.c_str()};
-    *config = grpc_ssl_server_certificate_config_create(
-        material.client_ca.empty() ? nullptr : material.client_ca.c_str(), &pair, 1);
+    // gRPC insists on authorities even where no client is asked for a certificate; they are then
+    // not used.
+    const std::string& authorities =
+        material.client_ca.empty() ? material.cert : material.client_ca;
+    *config = grpc_ssl_server_certificate_config_create(authorities.c_str(), &pair, 1);
     given_ = all_->material_;
     return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
   }
@@ -179,7 +182,7 @@ void TlsCertificates::Use(TlsMaterial material) {
 std::shared_ptr<grpc::ServerCredentials> TlsCertificates::NewCredentials() {
   std::lock_guard lock(mutex_);
   sources_.push_back(std::make_unique<Source>(this));
-  return std::make_shared<ListenerCredentials>(!material_->client_ca.empty(), &Source::Fetch,
+  return std::make_shared<ListenerCredentials>(!material_->client_ca.empty(), &Source::Give,
                                                sources_.back().get());
 }
 

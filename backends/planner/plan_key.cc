@@ -135,13 +135,14 @@ std::array<uint64_t, 2> HashOf(std::string_view bytes) {
 }  // namespace
 
 PlanKey MakePlanKey(const contraction::Expression& expression, const SearchOptions& options,
-                    std::string_view context) {
+                    std::string_view context, std::string_view owner) {
   KeyWriter key(64 + 8 * expression.inputs.size() + 2 * expression.sizes.size());
   key.Add(kVersion);
   key.Add(expression.inputs);
   key.Add(expression.output);
   key.Add(expression.sizes);
   AddOptions(options, context, key);
+  if (!owner.empty()) key.Text(owner);  // last, so that no other key reads the same
   PlanKey result;
   result.bytes = key.Take();
   result.hash = HashOf(result.bytes);

@@ -26,8 +26,9 @@ struct PlanKey {
 // `context` tells what SearchOptions::planned_bytes and predicted_seconds depend on besides the
 // plan (element type, provider, threads of a run, sets); it counts where they do: with a memory
 // limit, and for the objective of seconds.
+// Plans with different `owner`s are kept apart: nobody is told what another one has searched.
 PlanKey MakePlanKey(const contraction::Expression& expression, const SearchOptions& options,
-                    std::string_view context);
+                    std::string_view context, std::string_view owner = "");
 
 }  // namespace tenon::planner
 

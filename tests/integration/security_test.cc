@@ -206,7 +206,8 @@ TEST_F(SecurityTest, OnePrincipalCannotHaveEverything) {
   config.max_stored_bytes_per_principal = 2 * server::ContentStore::kEntryBytes + 200;
   Start(config);
   const Caller alice = As("alice"), bob = As("bob");
-  EXPECT_THAT(alice.UploadDataset(Doubles({0, 1, 2, 3})), HasSubstr("datasets/"));
+  const std::string dataset = alice.UploadDataset(Doubles({0, 1, 2, 3}));
+  EXPECT_THAT(dataset, HasSubstr("datasets/"));
   EXPECT_THAT(alice.UploadTensor(Doubles({0, 1, 2, 3})), HasSubstr("tensors/"));
   EXPECT_EQ(alice.UploadTensor(Doubles({0, 1, 2, 4})), "QUOTA");
   EXPECT_THAT(bob.UploadTensor(Doubles({0, 1, 2, 4})), HasSubstr("tensors/"));
@@ -220,7 +221,7 @@ TEST_F(SecurityTest, OnePrincipalCannotHaveEverything) {
     streams.push_back(stub->Measure(contexts.back().get()));
     // An answer shows that the server has seen the call.
     v1::MeasureRequest request;
-    request.mutable_header()->set_dataset_handle(alice.ListDatasets(false)[0].substr(6));
+    request.mutable_header()->set_dataset_handle(dataset);
     request.mutable_header()->add_specs()->set_id("stress");
     request.mutable_header()->mutable_client_stream();
     request.mutable_header()->mutable_execution()->set_progress_interval_seconds(100);

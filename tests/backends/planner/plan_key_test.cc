@@ -95,6 +95,9 @@ TEST(PlanKeyTest, EveryOptionThatCanChangeAPlanCounts) {
     EXPECT_TRUE(hashes.insert(key.hash).second);
     options.threads = 7;
     EXPECT_EQ(MakePlanKey(expression, options, "cpu").bytes, key.bytes);
+    EXPECT_NE(MakePlanKey(expression, options, "cpu", "alice").bytes, key.bytes);
+    EXPECT_NE(MakePlanKey(expression, options, "cpu", "alice").bytes,
+              MakePlanKey(expression, options, "cpu", "bob").bytes);
     const bool has_memory = options.memory_bytes.has_value();
     const bool by_seconds = options.objective.kind == Objective::Kind::kSeconds;
     EXPECT_EQ(MakePlanKey(expression, options, "gpu").bytes != key.bytes, has_memory || by_seconds);
