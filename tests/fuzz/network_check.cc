@@ -17,8 +17,8 @@ using contraction::Expression;
 using contraction::Path;
 using contraction::PathCost;
 
-constexpr size_t kMostTensors = 48;
-constexpr size_t kMostAxes = 400;  // of all tensors together
+constexpr size_t kMostTensors = 24;
+constexpr size_t kMostAxes = 120;  // of all tensors together
 
 // Names against numbers, independently of how they were given out.
 void CheckExpression(const Network& network, const Expression& expression) {

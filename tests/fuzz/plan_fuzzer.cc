@@ -12,7 +12,7 @@
 namespace tenon::fuzz {
 namespace {
 
-constexpr size_t kMostTensors = 48;
+constexpr size_t kMostTensors = 24;
 
 void CheckOne(std::string_view json) {
   const auto file = ParsePlanFile(json);
@@ -23,12 +23,11 @@ void CheckOne(std::string_view json) {
   const auto checked = planner::CheckPlan(*file);
   if (!checked.ok()) return CheckError(checked.status());
   // What was derived is a plan that holds, whatever the file told or left out.
-  for (const auto format : {PathSteps::Format::kSsa, PathSteps::Format::kLinear}) {
-    const PlanFile made = planner::MakePlanFile(file->network, checked->expression, checked->plan,
-                                                format, file->provenance);
-    CheckPrintsAndParses(made);
-    FUZZ_CHECK(planner::CheckPlan(made).ok());
-  }
+  const auto format = json.size() % 2 == 0 ? PathSteps::Format::kSsa : PathSteps::Format::kLinear;
+  const PlanFile made = planner::MakePlanFile(file->network, checked->expression, checked->plan,
+                                              format, file->provenance);
+  CheckPrintsAndParses(made);
+  FUZZ_CHECK(planner::CheckPlan(made).ok());
 }
 
 }  // namespace
