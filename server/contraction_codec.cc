@@ -82,7 +82,7 @@ absl::Status HeaderDecoder::ReadRequestId() {
 absl::Status HeaderDecoder::ReadPool() {
   if (use_ != HeaderUse::kContract) return absl::OkStatus();
   TENON_ASSIGN_OR_RETURN(call_.pool,
-                         FindPool(state_.shared_memory.get(), header_.shared_pool(), ""));
+                         FindPool(state_.shared_memory.get(), header_.shared_pool(), call_.owner));
   if (!header_.result().has_shared()) return absl::OkStatus();
   call_.result_region = header_.result().shared();
   return CheckHasPool(call_.pool.get());

@@ -416,8 +416,8 @@ absl::StatusOr<std::unique_ptr<MeasureCall>> PlanMeasure(v1::MeasureHeader heade
         .Meta("actual_bytes", call->request_id.size());
   }
   if (call->request_id.empty()) call->request_id = NewRequestId();
-  TENON_ASSIGN_OR_RETURN(call->pool,
-                         FindPool(state->shared_memory.get(), call->header.shared_pool(), ""));
+  TENON_ASSIGN_OR_RETURN(
+      call->pool, FindPool(state->shared_memory.get(), call->header.shared_pool(), call->owner));
   TENON_RETURN_IF_ERROR(CheckExecution(call->header.execution(), *state));
   TENON_RETURN_IF_ERROR(CheckResult(call->header.result(), state->limits));
   TENON_RETURN_IF_ERROR(ReadSource(*state, cancel, call.get()));
