@@ -85,8 +85,7 @@ struct ServiceSettings {
 struct ServerState {
   ServerState(int64_t memory_budget_bytes, int concurrent_requests, int64_t max_queued_requests,
               std::chrono::milliseconds write_stall_limit)
-      : concurrent_requests(concurrent_requests),
-        max_queued_requests(max_queued_requests),
+      : max_queued_requests(max_queued_requests),
         write_stall_limit(write_stall_limit),
         budget(memory_budget_bytes),
         watchdog(write_stall_limit),
@@ -95,7 +94,6 @@ struct ServerState {
 
   Limits limits;
   ServiceSettings settings;
-  int concurrent_requests = 0;  // that compute at the same time
   int64_t max_queued_requests = 0;
   std::chrono::milliseconds write_stall_limit{0};
   int max_concurrent_streams = 0;  // per connection
