@@ -158,11 +158,13 @@ bool ContractStream::ProvideInputs() {
 }
 
 // Whether work of so many seconds may run on the thread that is here, which may be one of gRPC's:
-// it is very short, and a thread of the executor would take it at once. It is those threads that
-// wait for others; to hand a small call over costs more than the call.
+// it is very short, needs no device that must be waited for, and nobody computes or waits whom it
+// could hold up. To hand a small call over to another thread costs more than the call.
 bool ContractStream::MayRunAtOnce(std::optional<double> seconds) const {
-  return seconds.has_value() && *seconds < kShorterThanWaking && state_->executor.queued() == 0 &&
-         state_->executor.running() < state_->concurrent_requests;
+  const auto& providers = work_->call().providers;
+  return seconds.has_value() && *seconds < kShorterThanWaking && providers.size() == 1 &&
+         providers.front()->info().memory_bytes == 0 && state_->executor.queued() == 0 &&
+         state_->executor.running() == 0;
 }
 
 std::function<void()> ContractStream::Step(Stage stage) {

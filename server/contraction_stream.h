@@ -33,7 +33,7 @@ namespace tenon::server {
 // many as the program computes in one run; "two results" then means those of two runs. The executor
 // has one task of a call at a time. `upload_` belongs to the reader; while the reader waits for a
 // buffer (reader_waits_) it belongs to the executor's task. Very short work is done by whoever
-// finds it, the reader too, while the executor has a free thread: what is said of the executor then
+// finds it, the reader too, while the executor has nothing to do: what is said of the executor then
 // holds for that thread.
 class ContractStream final : public BidiStream<v1::ContractRequest, v1::ContractResponse> {
  public:

@@ -99,8 +99,7 @@ struct ServiceSettings {
 struct ServerState {
   ServerState(int64_t memory_budget_bytes, int concurrent_requests, int64_t max_queued_requests,
               std::chrono::milliseconds write_stall_limit)
-      : concurrent_requests(concurrent_requests),
-        max_queued_requests(max_queued_requests),
+      : max_queued_requests(max_queued_requests),
         write_stall_limit(write_stall_limit),
         budget(memory_budget_bytes, static_cast<size_t>(max_queued_requests)),
         watchdog(write_stall_limit),
@@ -112,7 +111,6 @@ struct ServerState {
 
   Limits limits;
   ServiceSettings settings;
-  int concurrent_requests = 0;  // that compute at the same time
   // The atomic ones may change while the server runs.
   std::atomic<int64_t> max_queued_requests = 0;  // of each class
   std::atomic<std::chrono::milliseconds> write_stall_limit{std::chrono::milliseconds(0)};

@@ -1,4 +1,4 @@
-// Very short work is done where it is found, unless the executor has no thread for it.
+// Very short work is done where it is found, unless others compute or wait.
 
 #include <gtest/gtest.h>
 
