@@ -10,6 +10,10 @@ namespace tenon::client {
 absl::Status ContractReader::Add(const v1::ContractResponse& frame) {
   using Frame = v1::ContractResponse::FrameCase;
   if (reported_) return BrokenContract("a frame follows the report");
+  if (frame.has_progress() && !accepted_) {  // of the queue, or of the search for a plan
+    if (callbacks_.on_progress) callbacks_.on_progress(frame.progress());
+    return absl::OkStatus();
+  }
   const bool opens = frame.frame_case() == Frame::kAccepted || frame.frame_case() == Frame::kSingle;
   if (opens == accepted_) {
     return BrokenContract(accepted_ ? "the request is accepted twice"
