@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "server/scratch_space.h"
 #include "tests/server/measurement_test_server.h"
 
 namespace tenon::server {
