@@ -425,10 +425,4 @@ absl::StatusOr<std::unique_ptr<schedule::ContractionJob>> PrepareCall(
   return job;
 }
 
-std::optional<double> SecondsIfPrepared(const ContractCall& call, schedule::ProgramCache* cache) {
-  schedule::ContractionRequest request = call.request;
-  request.memory_budget_bytes = call.memory_budget_bytes;
-  return schedule::ContractionJob::SecondsIfPrepared(request, call.providers, cache);
-}
-
 }  // namespace tenon::server

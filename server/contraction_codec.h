@@ -104,9 +104,6 @@ int64_t StagingBytes(const ContractCall& call, const schedule::ContractionJob& j
 absl::StatusOr<std::unique_ptr<schedule::ContractionJob>> PrepareCall(
     const ContractCall& call, const CancelToken* cancel, schedule::ProgramCache* cache);
 
-// Predicted seconds of one run, where PrepareCall would find the program in the cache.
-std::optional<double> SecondsIfPrepared(const ContractCall& call, schedule::ProgramCache* cache);
-
 }  // namespace tenon::server
 
 #endif  // TENON_SERVER_CONTRACTION_CODEC_H_

@@ -16,9 +16,6 @@ constexpr char kMethodName[] = "tenon.v1.ContractionService/Contract";
 // Leaves room for the frame around it.
 constexpr size_t kMaxSingleBytes = size_t{4} << 20;
 
-// Work below this is done sooner than another thread has woken up for it.
-constexpr double kShorterThanWaking = 50e-6;
-
 // What a stack of sets may wait for more of them.
 constexpr std::chrono::milliseconds kLongestWait(20);
 
@@ -77,11 +74,6 @@ absl::Status ContractStream::OnHeader(v1::ContractHeader* header) {
   TENON_ASSIGN_OR_RETURN(ContractCall call, DecodeHeader(header, *state_, HeaderUse::kContract));
   header_complete_ = call.complete();
   work_ = std::make_unique<ContractWork>(std::move(call), state_, cancel());
-  if (header_complete_ && MayRunAtOnce(work_->SecondsIfPlanned())) {
-    TENON_RETURN_IF_ERROR(Plan());
-    ReadNext();
-    return absl::OkStatus();
-  }
   TENON_RETURN_IF_ERROR(state_->executor.Submit([self = self()] {
     self->Guarded([&] {
       const absl::Status status = self->Plan();
@@ -148,16 +140,6 @@ bool ContractStream::ProvideInputs() {
   }
   upload_->Provide(std::move(inputs));
   return true;
-}
-
-// Whether work of so many seconds may run on the thread that is here, which may be one of gRPC's:
-// it is very short, needs no device that must be waited for, and nobody computes or waits whom it
-// could hold up. To hand a small call over to another thread costs more than the call.
-bool ContractStream::MayRunAtOnce(std::optional<double> seconds) const {
-  const auto& providers = work_->call().providers;
-  return seconds.has_value() && *seconds < kShorterThanWaking && providers.size() == 1 &&
-         providers.front()->info().memory_bytes == 0 && state_->executor.queued() == 0 &&
-         state_->executor.running() == 0;
 }
 
 absl::Status ContractStream::Plan() {
@@ -247,15 +229,10 @@ void ContractStream::Wake() {
     if (!ShouldRun()) return;
     running_ = true;
   }
-  const auto seconds = work_->job().predicted_seconds();
-  if (seconds.has_value() && MayRunAtOnce(*seconds * SetsTogether())) {
-    return Guarded([&] { RunSets(/*may_wait=*/false); });
-  }
-  state_->executor.Continue(
-      [self = self()] { self->Guarded([&] { self->RunSets(/*may_wait=*/true); }); });
+  state_->executor.Continue([self = self()] { self->Guarded([&] { self->RunSets(); }); });
 }
 
-void ContractStream::RunSets(bool may_wait) {
+void ContractStream::RunSets() {
   for (;;) {
     {
       std::lock_guard lock(mutex_);
@@ -267,7 +244,7 @@ void ContractStream::RunSets(bool may_wait) {
         break;
       }
     }
-    const absl::Status status = RunStack(may_wait);
+    const absl::Status status = RunStack();
     if (!status.ok()) {
       {
         std::lock_guard lock(mutex_);
@@ -286,15 +263,13 @@ void ContractStream::RunSets(bool may_wait) {
 
 // The sets that wait, as many as one run takes. While sets keep coming it may pay to wait a little:
 // a run costs the same however few there are. A client that sends no more loses little by it.
-std::vector<std::unique_ptr<SetInputs>> ContractStream::TakeStack(bool may_wait) {
+std::vector<std::unique_ptr<SetInputs>> ContractStream::TakeStack() {
   constexpr int kWaitShare = 8;  // of the time of a run
   const auto wanted = static_cast<size_t>(work_->job().sets_to_fill());
   std::vector<std::unique_ptr<SetInputs>> stack;
   std::unique_lock lock(mutex_);
-  if (may_wait) {
-    set_ready_.wait_for(lock, std::min<Clock::duration>(last_run_ / kWaitShare, kLongestWait),
-                        [&] { return ready_.size() >= wanted || input_closed_; });
-  }
+  set_ready_.wait_for(lock, std::min<Clock::duration>(last_run_ / kWaitShare, kLongestWait),
+                      [&] { return ready_.size() >= wanted || input_closed_; });
   for (; stack.size() < wanted && !ready_.empty(); ready_.pop_front()) {
     stack.push_back(std::move(ready_.front()));
   }
@@ -302,9 +277,9 @@ std::vector<std::unique_ptr<SetInputs>> ContractStream::TakeStack(bool may_wait)
   return stack;
 }
 
-absl::Status ContractStream::RunStack(bool may_wait) {
+absl::Status ContractStream::RunStack() {
   TENON_RETURN_IF_ERROR(work_->Start());  // more sets arrive meanwhile
-  std::vector<std::unique_ptr<SetInputs>> stack = TakeStack(may_wait);
+  std::vector<std::unique_ptr<SetInputs>> stack = TakeStack();
   schedule::ContractionJob::ProgressFn progress;
   if (work_->call().progress_interval_seconds.has_value()) {
     progress = [this, set = stack.front()->set](const schedule::ContractionJob::Progress& now) {

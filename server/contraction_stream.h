@@ -28,8 +28,7 @@ namespace tenon::server {
 // completes a write. Sets that wait are run together, as many as the program computes in one run;
 // "two results" then means those of two runs. The executor has one task of a call at a time.
 // `upload_` belongs to the reader; while the reader waits for a buffer (reader_waits_) it belongs
-// to the executor's task. Very short work is done by whoever finds it, the reader too, while the
-// executor has nothing to do: what is said of the executor then holds for that thread.
+// to the executor's task.
 class ContractStream final : public BidiStream<v1::ContractRequest, v1::ContractResponse> {
  public:
   ContractStream(grpc::CallbackServerContext* context, ServerState* state);
@@ -51,7 +50,6 @@ class ContractStream final : public BidiStream<v1::ContractRequest, v1::Contract
 
   // The executor.
   absl::Status Plan();
-  bool MayRunAtOnce(std::optional<double> seconds) const;
   absl::Status Admit();
   bool IsSmall() const;
   absl::Status AnswerSmall();
@@ -59,10 +57,9 @@ class ContractStream final : public BidiStream<v1::ContractRequest, v1::Contract
   bool ShouldRun() const;  // with mutex_ held
   int SetsTogether() const { return static_cast<int>(work_->job().sets_together()); }
   void Wake();
-  // `may_wait`: the thread may stand still for a moment, which those that read must not.
-  void RunSets(bool may_wait);
-  absl::Status RunStack(bool may_wait);
-  std::vector<std::unique_ptr<SetInputs>> TakeStack(bool may_wait);
+  void RunSets();
+  absl::Status RunStack();
+  std::vector<std::unique_ptr<SetInputs>> TakeStack();
   void ReturnInputs(std::unique_ptr<SetInputs> inputs);
   void SendResult(ContractWork::Result result);
   void SendInlineResult(ContractWork::Result result);

@@ -26,11 +26,6 @@ absl::Status ContractWork::Plan() {
   return absl::OkStatus();
 }
 
-std::optional<double> ContractWork::SecondsIfPlanned() const {
-  if (!NeedsNoPlan(call_)) return std::nullopt;
-  return SecondsIfPrepared(call_, &state_->programs);
-}
-
 absl::StatusOr<std::unique_ptr<ContractUpload>> ContractWork::CreateUpload() {
   const Clock::time_point start = Clock::now();
   auto upload = ContractUpload::Create(&call_.operands, state_->limits);

@@ -32,9 +32,6 @@ class ContractWork {
 
   // Plans and reserves the planned peak with the staging. Errors have the header's fields.
   absl::Status Plan();
-  // Predicted seconds of the work where Plan takes no time: it neither searches nor compiles.
-  // Absent otherwise.
-  std::optional<double> SecondsIfPlanned() const;
   // Takes the memory of the operands; the inline bytes leave the call.
   absl::StatusOr<std::unique_ptr<ContractUpload>> CreateUpload();
   // The operands that do not vary, as they came.

@@ -70,7 +70,7 @@ class Finder {
 
   absl::Status Find() {
     if (call_.plan_source == v1::PLAN_SOURCE_PLAN_ID) return TakeStored();
-    if (NeedsNoPlan(call_)) return absl::OkStatus();
+    if (!call_.question.has_value() || LeftToTheEngine()) return absl::OkStatus();
     TENON_ASSIGN_OR_RETURN(expression_, ExpressionOf(call_));
     TENON_RETURN_IF_ERROR(SetLimits());
     TENON_RETURN_IF_ERROR(SetTimes());
@@ -90,6 +90,16 @@ class Finder {
   }
 
  private:
+  // Engine and planner cannot differ on so few; and operand sets share work best along the engine's
+  // own path, unless the caller knows better.
+  bool LeftToTheEngine() const {
+    const bool asked = !call_.question->default_budget || call_.question->has_methods ||
+                       call_.question->options.target_elements.has_value() ||
+                       call_.question->objective == v1::SEARCH_OBJECTIVE_SECONDS;
+    return !asked && !call_.request.path.has_value() &&
+           (call_.operands.size() <= 2 || call_.varies());
+  }
+
   absl::Status SetLimits() {
     options_ = call_.question->options;
     if (call_.memory_budget_bytes < INT64_MAX) {
@@ -275,17 +285,6 @@ class Finder {
 };
 
 }  // namespace
-
-// Engine and planner cannot differ on so few operands; and operand sets share work best along the
-// engine's own path, unless the caller knows better.
-bool NeedsNoPlan(const ContractCall& call) {
-  if (call.plan_source == v1::PLAN_SOURCE_PLAN_ID) return false;
-  if (!call.question.has_value()) return true;
-  const bool asked = !call.question->default_budget || call.question->has_methods ||
-                     call.question->options.target_elements.has_value() ||
-                     call.question->objective == v1::SEARCH_OBJECTIVE_SECONDS;
-  return !asked && !call.request.path.has_value() && (call.operands.size() <= 2 || call.varies());
-}
 
 absl::Status FindPlan(ContractCall* call, ServerState* state, const CancelToken* cancel,
                       const OnBetterPlan& on_better) {

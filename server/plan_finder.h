@@ -25,9 +25,6 @@ using OnBetterPlan = std::function<void(const planner::FoundPlan&, const Contrac
 absl::Status FindPlan(ContractCall* call, ServerState* state, const CancelToken* cancel,
                       const OnBetterPlan& on_better);
 
-// Whether FindPlan has nothing to look up and nothing to search.
-bool NeedsNoPlan(const ContractCall& call);
-
 }  // namespace tenon::server
 
 #endif  // TENON_SERVER_PLAN_FINDER_H_

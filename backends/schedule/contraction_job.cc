@@ -18,14 +18,6 @@ using contraction::Path;
 using contraction::Program;
 using plugin::Provider;
 
-namespace {
-
-int ThreadsOf(const ContractionRequest& request) {
-  return request.threads > 0 ? request.threads : tbb::this_task_arena::max_concurrency();
-}
-
-}  // namespace
-
 ContractionJob::ContractionJob(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ContractionJob::~ContractionJob() = default;
 
@@ -35,7 +27,8 @@ absl::StatusOr<std::unique_ptr<ContractionJob>> ContractionJob::Prepare(
   const Clock::time_point start = Clock::now();
   auto impl = std::make_unique<Impl>();
   impl->cancel = cancel;
-  const int threads = ThreadsOf(request);
+  const int threads =
+      request.threads > 0 ? request.threads : tbb::this_task_arena::max_concurrency();
   std::string key;
   if (cache != nullptr) {
     key = PreparationKey(request, providers, threads);
@@ -54,14 +47,6 @@ absl::StatusOr<std::unique_ptr<ContractionJob>> ContractionJob::Prepare(
   }
   impl->report.setup_seconds = SecondsSince(start);
   return std::unique_ptr<ContractionJob>(new ContractionJob(std::move(impl)));
-}
-
-std::optional<double> ContractionJob::SecondsIfPrepared(
-    const ContractionRequest& request, const std::vector<std::shared_ptr<Provider>>& providers,
-    ProgramCache* cache) {
-  const auto prepared = cache->Find(PreparationKey(request, providers, ThreadsOf(request)));
-  if (prepared == nullptr || prepared->predicted_run_seconds < 0) return std::nullopt;
-  return prepared->predicted_run_seconds;
 }
 
 const Expression& ContractionJob::expression() const { return impl_->prepared->expression; }

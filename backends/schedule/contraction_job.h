@@ -120,11 +120,6 @@ class ContractionJob {
       const ContractionRequest& request,
       const std::vector<std::shared_ptr<plugin::Provider>>& providers, const CancelToken* cancel,
       ProgramCache* cache = nullptr);
-  // Predicted seconds of one run, where Prepare would find the request in the cache and its
-  // provider has a time model: then preparing takes microseconds. Absent otherwise.
-  static std::optional<double> SecondsIfPrepared(
-      const ContractionRequest& request,
-      const std::vector<std::shared_ptr<plugin::Provider>>& providers, ProgramCache* cache);
   ~ContractionJob();
 
   // Of one set.
