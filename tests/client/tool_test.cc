@@ -119,7 +119,8 @@ TEST_F(ToolTest, UsageErrorsExitWithTwo) {
 }
 
 TEST_F(ToolTest, HelpAndVersion) {
-  for (const char* command : {"contract", "estimate", "measure", "measures", "bench", "info", "version"}) {
+  for (const char* command :
+       {"contract", "estimate", "measure", "measures", "bench", "info", "version"}) {
     const Result by_help = RunWith({"help", command});
     EXPECT_EQ(by_help.code, kExitOk);
     EXPECT_EQ(by_help.out, RunWith({command, "--help"}).out);

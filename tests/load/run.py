@@ -89,7 +89,8 @@ def main():
     parser.add_argument("--build", default=os.environ.get("TENON_BUILD_DIR", ROOT / "build"))
     parser.add_argument("--output", help="JSON file of the result")
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--slack", type=float, default=1.0, help="factor that targets may be missed by")
+    parser.add_argument("--slack", type=float, default=1.0,
+                        help="factor that targets may be missed by")
     parser.add_argument("--tenond", action="append", default=[], metavar="FLAG",
                         help="a flag for tenond, such as --tenond=--log_level=warning")
     parser.add_argument("driver", nargs="*", help="flags for load_driver, after --")
@@ -131,7 +132,8 @@ def main():
         missed = missed or miss
         sign = ">=" if row["more_is_better"] else "<="
         print(f"{row['section'] + ' ' + row['figure']:32} {row['median']:6.2f}  "
-              f"(worst {row['worst']:.2f}, target {sign} {row['target']}){'  MISSED' if miss else ''}")
+              f"(worst {row['worst']:.2f}, target {sign} {row['target']})"
+              f"{'  MISSED' if miss else ''}")
     return 1 if missed else 0
 
 

@@ -3,8 +3,8 @@
 
 Contractions of many sizes, measurements, uploads, cancelled calls and refused ones run at the same
 time. After the warm-up the resident memory must not rise: its slope is estimated by Theil-Sen (the
-median of the slopes between all pairs of samples, which single peaks do not move), the least-squares
-slope is printed beside it. The script stands on generated stubs alone.
+median of the slopes between all pairs of samples, which single peaks do not move), that by least
+squares is printed beside it. The script stands on generated stubs alone.
 """
 
 import argparse
@@ -41,7 +41,8 @@ class Work:
         self.pb = stubs
         self.random = random.Random(seed)
         self.numbers = np.random.default_rng(seed)
-        self.channel = grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
+        self.channel = grpc.insecure_channel(address,
+                                             options=[("grpc.use_local_subchannel_pool", 1)])
         self.contraction = stubs.contraction_pb2_grpc.ContractionServiceStub(self.channel)
         self.measurement = stubs.measurement_pb2_grpc.MeasurementServiceStub(self.channel)
         self.datasets = stubs.dataset_pb2_grpc.DatasetServiceStub(self.channel)
@@ -56,7 +57,8 @@ class Work:
         if inline:
             for operand, array in zip(operands, arrays):
                 operand.inline_data = array.tobytes()
-        return self.pb.contraction_pb2.ContractRequest(header=self.pb.contraction_pb2.ContractHeader(
+        pb = self.pb.contraction_pb2
+        return pb.ContractRequest(header=pb.ContractHeader(
             einsum=self.pb.plan_pb2.Einsum(subscripts=subscripts, operands=operands)))
 
     def chunks(self, message, field, array, operand=0):
@@ -135,8 +137,8 @@ class Work:
             return
         raise AssertionError("a bad request was answered")
 
-    KINDS = [(small_contraction, 40), (large_contraction, 8), (measure, 8), (upload, 4), (cancel, 2),
-             (refused, 8)]
+    KINDS = [(small_contraction, 40), (large_contraction, 8), (measure, 8), (upload, 4),
+             (cancel, 2), (refused, 8)]
 
 
 def reason_of(stubs, error):
@@ -211,7 +213,8 @@ def judge(samples, arguments):
     }
     wrong = []
     if figures["rise_mib"] > arguments.max_rise_mib:
-        wrong.append(f"memory rose by {figures['rise_mib']:.1f} MiB; {arguments.max_rise_mib} are allowed")
+        wrong.append(f"memory rose by {figures['rise_mib']:.1f} MiB; "
+                     f"{arguments.max_rise_mib} are allowed")
     for key in ("files", "threads"):
         if figures[key + "_growth"] > arguments.max_handles:
             wrong.append(f"{key} grew by {figures[key + '_growth']}")
@@ -226,7 +229,8 @@ def main():
     parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--max_rise_mib", type=float, default=16,
                         help="allowed rise over the measured time")
-    parser.add_argument("--max_handles", type=int, default=3, help="allowed growth of files, threads")
+    parser.add_argument("--max_handles", type=int, default=3,
+                        help="allowed growth of files and threads")
     parser.add_argument("--output", help="JSON file of the result")
     arguments = parser.parse_args()
     seconds = 60 * arguments.minutes
