@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/synchronization/mutex.h"
 #include "backends/core/file.h"
 #include "backends/core/strings.h"
 #include "server/allocator.h"
@@ -71,6 +72,8 @@ int Serve(const Config& config, const std::vector<std::string>& arguments) {
 
 int Main(const std::vector<std::string>& arguments) {
   PrepareSignals();
+  // Looks for cycles at every lock where the library was built with checks, as the system's is.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   const absl::StatusOr<CommandLine> command = ParseCommandLine(arguments);
   if (!command.ok()) return Refuse(command.status());
   if (command->help || command->version) {

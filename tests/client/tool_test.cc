@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <ctime>
@@ -14,9 +13,9 @@
 #include <sstream>
 
 #include "backends/core/npy.h"
-#include "backends/core/sha256.h"
 #include "client/cpp/tool/commands.h"
 #include "tests/client/fake_server.h"
+#include "tests/client/tool_fixture.h"
 
 namespace tenon::tool {
 namespace {
@@ -24,43 +23,6 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 using namespace tenon::testing;  // NOLINT(build/namespaces): the fake server
-
-struct Result {
-  int code;
-  std::string out;
-  std::string err;
-};
-
-Result RunWith(std::vector<std::string> arguments, bool interrupted = false) {
-  std::ostringstream out;
-  std::ostringstream err;
-  client::Canceller canceller;
-  if (interrupted) canceller.Cancel();
-  const int code = RunTool(arguments, {&out, &err, &canceller, false});
-  return {code, out.str(), err.str()};
-}
-
-class ToolTest : public ::testing::Test {
- protected:
-  ToolTest() : folder_(::testing::TempDir() + "/tenon_tool_test_" + std::to_string(getpid())) {
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-  }
-  ~ToolTest() override { std::filesystem::remove_all(folder_); }
-
-  std::string Path(const std::string& name) const { return folder_ + "/" + name; }
-  std::string WriteText(const std::string& name, const std::string& text) const {
-    std::ofstream(Path(name)) << text;
-    return Path(name);
-  }
-  std::string WriteNpy(const std::string& name, const Tensor& tensor) const {
-    EXPECT_TRUE(WriteNpyFile(Path(name), tensor).ok());
-    return Path(name);
-  }
-
- private:
-  std::string folder_;
-};
 
 // Answers every contraction with the first operand's bytes.
 FakeServer::Script EchoContract(v1::ContractHeader* header,
@@ -574,57 +536,6 @@ TEST_F(ToolTest, LabelsOfEveryKind) {
   Tensor large = *Tensor::Allocate({DType::kUint64, {1}});
   large.buffer.as<uint64_t>()[0] = UINT64_MAX;
   EXPECT_EQ(run(WriteNpy("u64.npy", large)).code, kExitUsage);
-}
-
-TEST_F(ToolTest, MakesTokens) {
-  const Result result = RunWith({"token", "new", "alice", "--role", "admin"});
-  ASSERT_EQ(result.code, kExitOk) << result.err;
-  std::istringstream lines(result.out);
-  std::string token, name, role, digest;
-  ASSERT_TRUE(lines >> token >> name >> role >> digest);
-  EXPECT_GE(token.size(), 43u);  // 256 bits
-  EXPECT_EQ(name + " " + role, "alice admin");
-  const auto expected = Sha256(token);
-  EXPECT_EQ(digest, HexDigits(expected.data(), expected.size()));
-  EXPECT_NE(RunWith({"token", "new", "alice"}).out, RunWith({"token", "new", "alice"}).out);
-  EXPECT_THAT(RunWith({"token", "new", "bob"}).out, HasSubstr("\nbob compute "));
-  for (const std::vector<std::string>& bad : {std::vector<std::string>{"token", "new"},
-                                              {"token", "old", "alice"},
-                                              {"token", "new", "two words"},
-                                              {"token", "new", "#alice"},
-                                              {"token", "new", ""},
-                                              {"token", "new", std::string(129, 'a')},
-                                              {"token", "new", "alice", "--role", "root"}}) {
-    EXPECT_EQ(RunWith(bad).code, kExitUsage) << bad.back();
-  }
-}
-
-TEST_F(ToolTest, AdminRefusesWhatItDoesNotKnow) {
-  for (const std::vector<std::string>& bad : {std::vector<std::string>{"admin"},
-                                              {"admin", "reboot"},
-                                              {"admin", "log-level"},
-                                              {"admin", "log-level", "loud"},
-                                              {"admin", "log-level", "unspecified"},
-                                              {"admin", "trim", "now"},
-                                              {"admin", "drain", "--delay", "-1"}}) {
-    EXPECT_EQ(RunWith(bad).code, kExitUsage) << bad.back();
-  }
-}
-
-TEST_F(ToolTest, SaysWhoCallsWithCare) {
-  const std::string token = WriteText("token", "secret\n");
-  const Result plain = RunWith({"info", "--server", "192.0.2.1:1", "--token-file", token});
-  EXPECT_EQ(plain.code, kExitUsage);
-  EXPECT_THAT(plain.err, HasSubstr("--token-file"));
-  EXPECT_THAT(plain.err, ::testing::Not(HasSubstr("secret")));
-  const std::string binary = WriteText("binary", "a\tb\n");
-  const std::string local = "127.0.0.1:1";
-  EXPECT_EQ(RunWith({"info", "--server", local, "--token-file", binary}).code, kExitUsage);
-  EXPECT_EQ(RunWith({"info", "--server", local, "--token-file", "/no/such"}).code, kExitUsage);
-  EXPECT_EQ(RunWith({"info", "--server", local, "--tls-ca", "/no/such"}).code, kExitUsage);
-  const Result half = RunWith({"info", "--server", local, "--tls-cert", token});
-  EXPECT_EQ(half.code, kExitUsage);
-  EXPECT_THAT(half.err, HasSubstr("--tls-cert"));
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ from conftest import BINARY
 from tenond import Tenond
 from test_contraction import call, chunks, header, to_array
 
-# Servers that are killed; tests/load/kill_jobs.sh asks for more.
+# Servers that are killed; tests/load/kill_jobs.py does it more often.
 KILLS = int(os.environ.get("TENON_KILLS", "4"))
 PATIENCE = 120
 
