@@ -252,10 +252,10 @@ TEST_F(ContentStoreTest, CountsLookUpsAndWhatItPutOut) {
   budget_.SetReclaimer([this](int64_t bytes) { store_.Evict(bytes); });
   const std::string dataset = Put(MakeTensor({300}, 1))->handle;
   const std::string tensor = Put(MakeTensor({200}, 2), {}, Kind::kTensor)->handle;
-  EXPECT_TRUE(store_.Get(Kind::kDataset, dataset).ok());
-  EXPECT_FALSE(store_.Get(Kind::kDataset, tensor).ok());
-  EXPECT_TRUE(store_.Get(Kind::kTensor, tensor).ok());
-  EXPECT_TRUE(store_.Get(Kind::kTensor, tensor).ok());
+  EXPECT_TRUE(store_.Get(Kind::kDataset, "", dataset).ok());
+  EXPECT_FALSE(store_.Get(Kind::kDataset, "", tensor).ok());
+  EXPECT_TRUE(store_.Get(Kind::kTensor, "", tensor).ok());
+  EXPECT_TRUE(store_.Get(Kind::kTensor, "", tensor).ok());
   ContentStore::AllCounters counters = store_.counters();
   EXPECT_EQ(counters.datasets.hits, 1);
   EXPECT_EQ(counters.datasets.misses, 1);

@@ -94,6 +94,7 @@ TEST(ContractionQueue, WaitsEndWhileAllThreadsAreBusy) {
   EXPECT_EQ(Summary(Contract(&server, header).status),
             "DEADLINE_EXCEEDED DEADLINE header.execution.max_queue_seconds");
   EXPECT_EQ(server.state().executor.queued(), 0u);
+  Await([&] { return server.state().metrics.in_flight() == 0; });  // it is counted then
   EXPECT_THAT(MetricsText(server.state()),
               HasSubstr("tenon_admission_rejections_total{reason=\"expired\"} 1\n"));
 }

@@ -292,7 +292,7 @@ TEST_F(GatedTest, WhatACallKeepsCantBeDeletedBeforeItsEnd) {
   ASSERT_TRUE(client.Send(header));
   client.Send(Frame(InlineProjection(0, MakeMatrix(kRows, 2, 1))));
   Gate::AwaitInside(1);
-  const auto stored = server_.state().store->List(ContentStore::Kind::kDataset);
+  const auto stored = server_.state().store->List(ContentStore::Kind::kDataset, std::nullopt);
   ASSERT_EQ(stored.size(), 1u);
   const auto remove = [&] {
     v1::DeleteDatasetRequest request;

@@ -62,7 +62,10 @@ TEST(TokenTable, RefusesBadLinesNamingFileAndLine) {
                {good + Line("bob", "root", kTwo), "line 2"},
                {good + Line("bob", "compute", "secret"), "line 2"},
                {good + Line("bob", "compute", std::string(64, 'g')), "line 2"},
-               {good + Line("b\xC3\xB6b", "compute", kTwo), "line 2"},
+               {good + Line("b\xC3\xB6"
+                            "b",
+                            "compute", kTwo),
+                "line 2"},
                {good + Line(std::string(129, 'b'), "compute", kTwo), "line 2"},
                {good + Line("bob", "compute", kOne), "line 2"},    // whose would it be?
                {good + Line("alice", "compute", kOne), "line 2"},  // twice
