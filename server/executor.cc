@@ -116,6 +116,11 @@ double Executor::RetryDelaySeconds() const {
   return RetryDelay();
 }
 
+size_t Executor::begun() const {
+  std::lock_guard lock(mutex_);
+  return begun_;
+}
+
 size_t Executor::queued() const {
   std::lock_guard lock(mutex_);
   return requests_.size();
@@ -144,6 +149,7 @@ std::function<void()> Executor::Take() {
     continuations_.pop_front();
     return task;
   }
+  ++begun_;
   return std::move(requests_.TakeFront().item.task);
 }
 

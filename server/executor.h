@@ -72,6 +72,7 @@ class Executor {
   size_t queued() const;  // requests that have not begun
   size_t queued(Priority priority) const;
   int running() const;
+  size_t begun() const;  // requests that have begun, since the start
   int64_t refused(Priority priority) const;  // because the queue was full, since the start
 
  private:
@@ -91,6 +92,7 @@ class Executor {
   std::deque<std::function<void()>> continuations_;
   bool request_is_next_ = false;  // when there are both
   int running_ = 0;
+  size_t begun_ = 0;
   double task_seconds_ = 0;  // of a task, the mean of recent ones
   std::array<int64_t, kPriorities> refused_{};
   bool stopped_ = false;

@@ -382,8 +382,8 @@ TEST(Handles, OperandsFromTheStore) {
   ASSERT_TRUE(tensor.ok());
   for (size_t i = 0; i < 4; ++i) tensor->buffer.as<double>()[i] = kRight[i].real();
   bool created = false;
-  const auto stored =
-      Server().state().store->Put(ContentStore::Kind::kTensor, *std::move(tensor), {}, &created);
+  const auto stored = Server().state().store->Put(ContentStore::Kind::kTensor, "",
+                                                  *std::move(tensor), {}, &created);
   ASSERT_TRUE(stored.ok()) << stored.status();
   v1::ContractHeader header = MatrixProduct();
   Operand(&header, 1)->clear_inline_data();
