@@ -71,7 +71,7 @@ class JobLife : public ::testing::Test {
   }
 
   TestFolder folder_;
-  Gate gate_;
+  JobGate gate_;
   std::unique_ptr<JobTestServer> server_ =
       std::make_unique<JobTestServer>(folder_.path(), JobServerOptions{.run = false});
 };

@@ -21,7 +21,7 @@ class JobResumeTest : public ::testing::Test {
   // the folder is as a kill would leave it, but for the state of the job.
   std::string Interrupt(const v1::SubmitContractionHeader& header, JobServerOptions options = {}) {
     JobTestServer server(folder_.path(), options);
-    Gate gate;
+    JobGate gate;
     gate.CloseAfter(&server.fake(), 7);
     const auto submitted = server.Submit(header);
     EXPECT_EQ(Summary(submitted.status), "OK");
@@ -98,7 +98,9 @@ TEST_F(JobResumeTest, AJobOfRealArithmeticHasTheBitsOfACall) {
       ASSERT_EQ(answer.results.size(), 1u);
       EXPECT_EQ(read.bytes, answer.results[0].bytes);
       EXPECT_EQ(read.result->has_log10_scale(), normalize);
-      if (normalize) EXPECT_EQ(read.result->log10_scale(), *answer.results[0].log10_scale);
+      if (normalize) {
+        EXPECT_EQ(read.result->log10_scale(), *answer.results[0].log10_scale);
+      }
       EXPECT_EQ(job.plan().program_fingerprint(), answer.accepted->plan().program_fingerprint());
       EXPECT_EQ(read.result->report().result_crc32c(), Crc32c(read.bytes));
     }

@@ -190,7 +190,7 @@ v1::Job JobTestServer::Wait(const std::string& name) {
   return WaitFor(name, v1::JOB_STATE_UNSPECIFIED);
 }
 
-void Gate::CloseAfter(testing::FakeProvider* fake, size_t count) {
+void JobGate::CloseAfter(testing::FakeProvider* fake, size_t count) {
   fake->slice_value = [this, count](int64_t block, int64_t slice, int64_t element) {
     std::unique_lock lock(mutex_);
     seen_.emplace(block, slice);
@@ -203,13 +203,13 @@ void Gate::CloseAfter(testing::FakeProvider* fake, size_t count) {
   };
 }
 
-void Gate::Open() {
+void JobGate::Open() {
   std::lock_guard lock(mutex_);
   open_ = true;
   changed_.notify_all();
 }
 
-void Gate::WaitUntilReached() {
+void JobGate::WaitUntilReached() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return reached_; });
 }

@@ -97,7 +97,7 @@ class JobTestServer {
 };
 
 // Holds slices of the fake provider back until it is opened.
-class Gate {
+class JobGate {
  public:
   // All slices of all blocks but the first `count` wait.
   void CloseAfter(testing::FakeProvider* fake, size_t count);
