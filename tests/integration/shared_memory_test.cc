@@ -296,7 +296,9 @@ TEST_F(SharedMemoryEndToEnd, IsOffUnlessAskedFor) {
   const auto info = client.GetServerInfo();
   ASSERT_TRUE(info.ok());
   for (const v1::Feature& feature : info->features()) {
-    if (feature.name() == "shared_memory") EXPECT_FALSE(feature.available());
+    if (feature.name() == "shared_memory") {
+      EXPECT_FALSE(feature.available());
+    }
   }
   EXPECT_TRUE(Fails(client.OpenSharedPool(kMiB), Reason::kNotImplemented));
   EXPECT_EQ(SharedPool::Connect(socket_, kMiB).status().code(), absl::StatusCode::kUnavailable);
