@@ -551,12 +551,12 @@ void ContractStream::OnEnd() {
   const absl::Status status = wait_.LeaveAfter(outcome());
   state_->metrics.AddPayloadBytes(Method::kContract, Direction::kReceived, received_bytes_);
   state_->metrics.AddPayloadBytes(Method::kContract, Direction::kSent, sent_bytes_);
-  state_->metrics.CallEnded(Method::kContract, status, seconds);
   LogFields more = CallerFields(caller());
   more.emplace_back("received_bytes", received_bytes_.load());
   more.emplace_back("sent_bytes", sent_bytes_.load());
   more.emplace_back("ran", ran_.load());
   LogRequest(kMethodName, request_id_, status, seconds, std::move(more));
+  state_->metrics.CallEnded(Method::kContract, status, seconds);
 }
 
 }  // namespace tenon::server

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "backends/core/cpu_share.h"
 #include "backends/core/crc32c.h"
 #include "backends/core/error.h"
 #include "backends/core/file.h"
@@ -113,9 +114,12 @@ absl::Status JobRunner::Execute(const JobRun& run, double* run_seconds) {
   checkpoint.BeginRun();
   const auto inputs = std::make_unique<SetInputs>();
   inputs->complete_time = Clock::now();
-  auto results = work.RunSets({&inputs, 1}, [&](const auto& progress) {
-    SetProgress(run, work, run.run_seconds, progress);
-  });
+  absl::StatusOr<std::vector<ContractWork::Result>> results = [&] {
+    const CpuShare share;
+    return work.RunSets({&inputs, 1}, [&](const auto& progress) {
+      SetProgress(run, work, run.run_seconds, progress);
+    });
+  }();
   *run_seconds = checkpoint.run_seconds();
   RecordContraction(work.job().Report(), work.job().dtype(), &state_->metrics);
   TENON_RETURN_IF_ERROR(results.status());

@@ -422,7 +422,6 @@ void MeasurementStream::OnEnd() {
   const absl::Status status = wait_.LeaveAfter(outcome());
   const double seconds = tally_.elapsed_seconds();
   tally_.Ended();
-  server_->metrics.CallEnded(Method::kMeasure, status, seconds);
   bool ran = false;
   {
     std::lock_guard lock(mutex_);
@@ -431,6 +430,7 @@ void MeasurementStream::OnEnd() {
   LogFields more = CallerFields(caller());
   more.emplace_back("ran", ran);
   LogRequest(MethodName(Method::kMeasure), RequestId(), status, seconds, std::move(more));
+  server_->metrics.CallEnded(Method::kMeasure, status, seconds);
 }
 
 }  // namespace tenon::server
