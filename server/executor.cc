@@ -39,9 +39,10 @@ absl::Status Executor::Submit(Request request) {
   {
     std::lock_guard lock(mutex_);
     // A free thread's next task does not wait, though it passes through the queue.
-    const size_t taken = static_cast<size_t>(running_) + continuations_.size() + requests_.size();
-    const size_t free = threads_.size() - std::min(threads_.size(), taken);
-    if (free == 0 && requests_.full(request.priority)) {
+    const size_t taken = static_cast<size_t>(running_) + continuations_.size();
+    const size_t idle = threads_.size() - std::min(threads_.size(), taken);
+    const size_t free = idle - std::min(idle, requests_.size());
+    if (requests_.full(request.priority, idle)) {
       ++refused_[static_cast<size_t>(request.priority)];
       return Error(Reason::kOverloaded,
                    StrCat("the queue is full: ", requests_.size(request.priority), " ",

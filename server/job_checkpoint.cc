@@ -88,7 +88,9 @@ absl::Status JobCheckpoint::Combined(const schedule::SumState& state) {
   const Clock::time_point now = Clock::now();
   const bool last = state.next_group >= groups_.last;  // the result itself is stored next
   const bool stopped = board_.stopped() && !last;
-  const auto interval = std::max<Clock::duration>(interval_, kCostShare * last_cost_);
+  const auto interval = interval_ == interval_.zero()
+                            ? Clock::duration(0)
+                            : std::max<Clock::duration>(interval_, kCostShare * last_cost_);
   const bool due = now - last_store_ >= interval && !last;
   if (!due && !stopped && waiting_bytes_ <= kWaitingBytes) return absl::OkStatus();
   TENON_RETURN_IF_ERROR(Store(state));

@@ -28,7 +28,7 @@ class JobRunner {
   struct Options {
     int threads = 1;
     // Finished groups are stored this often at most.
-    std::chrono::milliseconds store_interval{1000};
+    std::chrono::milliseconds store_interval{1000};  // 0: after every group, whatever it costs
     // After Stop a job may go on for this long until a group is finished and stored; what is not
     // stored then is computed again by the next process.
     std::chrono::milliseconds stop_limit{1000};

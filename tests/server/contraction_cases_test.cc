@@ -287,7 +287,9 @@ TEST(PublicCases, P22CancelledWorkStopsAndReleasesItsMemory) {
   header.mutable_execution()->set_progress_interval_seconds(0.001);
   ContractClient client(&Server());
   client.SendHeader(header);
-  ASSERT_TRUE(client.Read().has_accepted());
+  v1::ContractResponse frame = client.Read();
+  while (frame.has_progress()) frame = client.Read();  // of its way to admission
+  ASSERT_TRUE(frame.has_accepted());
   ASSERT_TRUE(client.Read().has_progress());  // it runs
   EXPECT_GT(Server().state().budget.reserved_bytes(), 0);
   client.Cancel();

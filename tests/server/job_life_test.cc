@@ -179,9 +179,9 @@ TEST_F(JobWatchTest, AServerThatStopsTellsItsWatchers) {
   ASSERT_TRUE(before->Read(&frame));
   server_->board().Stop();
   EXPECT_FALSE(before->Read(&frame));
-  EXPECT_EQ(Summary(before->Finish()), "UNAVAILABLE DRAINING");
+  EXPECT_EQ(Summary(before->Finish()), "UNAVAILABLE DRAINING ");
   EXPECT_EQ(Summary(server_->stub().WatchJob(&contexts[1], request)->Finish()),
-            "UNAVAILABLE DRAINING");
+            "UNAVAILABLE DRAINING ");
 }
 
 }  // namespace

@@ -182,7 +182,7 @@ TEST_F(JobResumeTest, ADamagedResultIsNotRead) {
   const std::string name = server.Submit(ProductJob("one")).response.job().name();
   ASSERT_EQ(server.Wait(name).state(), v1::JOB_STATE_SUCCEEDED);
   Execute("UPDATE pieces SET bytes = zeroblob(length(bytes)) WHERE data = 5");
-  EXPECT_EQ(Summary(server.ReadAll(name).status), "DATA_LOSS CHECKSUM_MISMATCH");
+  EXPECT_EQ(Summary(server.ReadAll(name).status), "DATA_LOSS CHECKSUM_MISMATCH ");
 }
 
 TEST_F(JobResumeTest, WithoutMemoryAJobWaitsAndAtLastFails) {
@@ -288,7 +288,7 @@ TEST_F(JobResumeTest, AFullDiskEndsTheSubmission) {
   AddOperand(contraction, {"i"}, v1::DATA_TYPE_FLOAT64, {1 << 19});
   SetOutput(contraction, {});
   const std::string operand(size_t{4} << 20, '\0');
-  EXPECT_EQ(Summary(server.Submit(header, {operand}).status), "RESOURCE_EXHAUSTED STORAGE_FULL");
+  EXPECT_EQ(Summary(server.Submit(header, {operand}).status), "RESOURCE_EXHAUSTED STORAGE_FULL ");
   EXPECT_EQ(Summary(server.Submit(ProductJob("two")).status), "OK");
 }
 

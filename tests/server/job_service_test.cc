@@ -143,7 +143,7 @@ TEST_F(JobServiceTest, WhatTheStoreCannotHoldIsRefusedBeforeAChunkIsRead) {
 TEST_F(JobServiceTest, ADrainingServerTakesNoJobs) {
   server().state().lifecycle.MoveTo(ServerPhase::kLameDuck);
   server().state().lifecycle.MoveTo(ServerPhase::kDraining);
-  EXPECT_EQ(Refusal(ProductJob("one")), "UNAVAILABLE DRAINING");
+  EXPECT_EQ(Refusal(ProductJob("one")), "UNAVAILABLE DRAINING ");
 }
 
 TEST_F(JobServiceTest, WithoutAStoreNothingIsOffered) {
@@ -158,13 +158,13 @@ TEST_F(JobServiceTest, WithoutAStoreNothingIsOffered) {
     const auto stub = v1::JobService::NewStub(plain.channel());
     grpc::ClientContext contexts[3];
     v1::GetJobResponse got;
-    EXPECT_EQ(Summary(stub->GetJob(&contexts[0], {}, &got)), "UNIMPLEMENTED NOT_IMPLEMENTED");
+    EXPECT_EQ(Summary(stub->GetJob(&contexts[0], {}, &got)), "UNIMPLEMENTED NOT_IMPLEMENTED ");
     v1::CancelJobResponse cancelled;
     EXPECT_EQ(Summary(stub->CancelJob(&contexts[1], {}, &cancelled)),
-              "UNIMPLEMENTED NOT_IMPLEMENTED");
+              "UNIMPLEMENTED NOT_IMPLEMENTED ");
     v1::SubmitContractionResponse submitted;
     EXPECT_EQ(Summary(stub->SubmitContraction(&contexts[2], &submitted)->Finish()),
-              "UNIMPLEMENTED NOT_IMPLEMENTED");
+              "UNIMPLEMENTED NOT_IMPLEMENTED ");
   }
 }
 
