@@ -59,7 +59,7 @@ absl::StatusOr<std::unique_ptr<ContractionJob>> ContractionJob::Prepare(
 std::optional<double> ContractionJob::SecondsIfPrepared(
     const ContractionRequest& request, const std::vector<std::shared_ptr<Provider>>& providers,
     ProgramCache* cache) {
-  const auto prepared = cache->Find(PreparationKey(request, providers, ThreadsOf(request)));
+  const auto prepared = cache->Peek(PreparationKey(request, providers, ThreadsOf(request)));
   if (prepared == nullptr || prepared->predicted_run_seconds < 0) return std::nullopt;
   return prepared->predicted_run_seconds;
 }

@@ -99,6 +99,12 @@ std::shared_ptr<const PreparedContraction> ProgramCache::Find(const std::string&
   return found->second->contraction;
 }
 
+std::shared_ptr<const PreparedContraction> ProgramCache::Peek(const std::string& key) const {
+  std::lock_guard lock(mutex_);
+  const auto found = by_key_.find(key);
+  return found == by_key_.end() ? nullptr : found->second->contraction;
+}
+
 void ProgramCache::Insert(std::string key, std::shared_ptr<const PreparedContraction> contraction) {
   std::list<Entry> evicted;  // destroyed without the lock
   std::lock_guard lock(mutex_);

@@ -34,6 +34,8 @@ class ProgramCache {
 
   // Null when there is none.
   std::shared_ptr<const PreparedContraction> Find(const std::string& key);
+  // The same for who only asks: it counts neither as a look-up nor as a use.
+  std::shared_ptr<const PreparedContraction> Peek(const std::string& key) const;
   // Keeps the first of two contractions with one key.
   void Insert(std::string key, std::shared_ptr<const PreparedContraction> contraction);
 
