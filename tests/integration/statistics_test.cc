@@ -348,6 +348,7 @@ TEST_F(StatisticsTest, NoRequestMakesASeries) {
   AwaitIdle();
   const std::set<std::string> after = SeriesOf(Metrics());
   EXPECT_EQ(after, before);
+  server_.reset();  // before the providers
 }
 
 // Health, metrics and the services that describe answer while every worker waits.
