@@ -44,7 +44,7 @@ class Upload {
  public:
   // Null when the server would not begin to read.
   static std::unique_ptr<Upload> Begin(v1::ContractHeader* header) {
-    auto call = server::DecodeHeader(header, State(), server::HeaderUse::kContract);
+    auto call = server::DecodeHeader(header, State(), "", server::HeaderUse::kContract);
     if (!call.ok()) {
       CheckError(call.status());
       return nullptr;

@@ -52,8 +52,8 @@ class Service {
       FUZZ_CHECK(std::chrono::steady_clock::now() < limit);
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
-    for (const auto& kept : state_.store->List(Kind::kDataset)) {
-      FUZZ_CHECK(state_.store->Delete(Kind::kDataset, kept.handle).ok());
+    for (const auto& kept : state_.store->List(Kind::kDataset, std::nullopt)) {
+      FUZZ_CHECK(state_.store->Delete(Kind::kDataset, "", kept.handle).ok());
     }
     FUZZ_CHECK(state_.budget.reserved_bytes() == 0);
   }

@@ -102,7 +102,7 @@ class Upload {
   void CheckStored(const std::string& handle) const {
     ContentStore& store = *State().store;
     {
-      const auto found = store.Get(kind_, handle);
+      const auto found = store.Get(kind_, "", handle);
       FUZZ_CHECK(found.ok() || brief_);
       if (found.ok()) {
         shadow_->CheckSame((*found)->tensor);
@@ -110,10 +110,10 @@ class Upload {
       }
     }
     const Kind other = kind_ == Kind::kTensor ? Kind::kDataset : Kind::kTensor;
-    FUZZ_CHECK(!store.Get(other, handle).ok());
-    const auto freed = store.Delete(kind_, handle);
+    FUZZ_CHECK(!store.Get(other, "", handle).ok());
+    const auto freed = store.Delete(kind_, "", handle);
     FUZZ_CHECK(freed.ok() || brief_);
-    FUZZ_CHECK(store.List(kind_).empty() && store.bytes() == 0);
+    FUZZ_CHECK(store.List(kind_, std::nullopt).empty() && store.bytes() == 0);
   }
 
   const Kind kind_;
