@@ -296,6 +296,7 @@ TEST_F(LoadServerTest, HealthAnswersOnAFullServer) {
   idle.clear();
   slow.clear();
   EXPECT_TRUE(WaitForAdmitted(false));
+  server_.reset();  // before its providers
 }
 
 // R8: a provider that does not hear of cancelling. What main does, in a process of its own.
