@@ -2,6 +2,7 @@
 // what comes before it is in order, and everything is given back.
 
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/impl/service_type.h>
 
 #include <chrono>
 #include <memory>

@@ -173,8 +173,8 @@ void ExpectPhases(const v1::MethodStatistics& method,
     EXPECT_EQ(phases[name]->count(), calls) << name;
     EXPECT_LE(phases[name]->max_seconds(), phases[name]->total_seconds() + slack) << name;
     const std::string labels = "method=\"" + method.method() + "\",phase=\"" + name + "\"";
-    EXPECT_NEAR(metrics["tenon_phase_seconds"].series["_sum" + labels], sum, slack + 1e-6) << name;
-    EXPECT_EQ(metrics["tenon_phase_seconds"].series["_count" + labels], calls) << name;
+    EXPECT_NEAR(metrics["tenon_phase_seconds"].series["_sum " + labels], sum, slack + 1e-6) << name;
+    EXPECT_EQ(metrics["tenon_phase_seconds"].series["_count " + labels], calls) << name;
   }
 }
 
@@ -234,11 +234,11 @@ TEST_F(StatisticsTest, ContractionsAreCountedAsTheirReportsSay) {
 
   const std::string label = std::string("method=\"") + kContract + "\"";
   EXPECT_EQ(metrics["tenon_requests_total"].series["code=\"OK\"," + label], kCalls);
-  EXPECT_EQ(metrics["tenon_request_seconds"].series["_count" + label], kCalls);
+  EXPECT_EQ(metrics["tenon_request_seconds"].series["_count " + label], kCalls);
   EXPECT_EQ(metrics["tenon_received_bytes_total"].series[label], received);
   EXPECT_EQ(metrics["tenon_sent_bytes_total"].series[label], sent);
   EXPECT_EQ(metrics["tenon_slices_total"].series["outcome=\"ok\",provider=\"cpu\""], slices);
-  EXPECT_EQ(metrics["tenon_slice_group_seconds"].series["_countprovider=\"cpu\""], groups);
+  EXPECT_EQ(metrics["tenon_slice_group_seconds"].series["_count provider=\"cpu\""], groups);
   EXPECT_EQ(metrics["tenon_flops_total"].series["dtype=\"float64\",provider=\"cpu\""], real_flops);
   // Two sizes, with and without slices, in whatever combinations came.
   std::map<std::string, const v1::CacheStatistics*> caches;

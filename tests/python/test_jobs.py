@@ -128,7 +128,8 @@ def test_a_resumed_job_does_not_begin_anew(stubs, folder):
     folder.start()
     job = None
     for slices in (2048, 8192, 32768, 131072):  # until one lasts long enough to be caught halfway
-        name = folder.submit(chain(stubs, str(slices), slices=slices)).job.name
+        request = chain(stubs, str(slices), slices=slices)
+        name = folder.submit(request).job.name
         get = stubs.job_pb2.GetJobRequest(name=name)
         deadline = time.monotonic() + PATIENCE
         while job is None and time.monotonic() < deadline:
@@ -163,7 +164,8 @@ def test_a_resumed_job_does_not_begin_anew(stubs, folder):
     text = folder.server.metrics
     statistics = stubs.provider_pb2_grpc.ProviderServiceStub(folder.server.channel).GetStatistics(
         stubs.provider_pb2.GetStatisticsRequest(), timeout=PATIENCE).jobs
-    assert (statistics.resumed, statistics.ended, statistics.running) == (1, 1, 0), text
+    assert (statistics.resumed, statistics.running) == (1, 0), text
+    assert statistics.ended >= 1, text
 
 
 def test_a_draining_server_suspends(stubs, folder):

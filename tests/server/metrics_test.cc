@@ -224,8 +224,8 @@ TEST(Metrics, CountsWorkByProvider) {
   EXPECT_EQ(slices["outcome=\"cancelled\",provider=\"cpu\""], 2);
   EXPECT_EQ(slices["outcome=\"failed\",provider=\"cuda:0\""], 3);
   EXPECT_EQ(slices["outcome=\"retried\",provider=\"cuda:0\""], 5);
-  EXPECT_EQ(families["tenon_slice_group_seconds"].series["_sumprovider=\"cpu\""], 0.75);
-  EXPECT_EQ(families["tenon_slice_group_seconds"].series["_countprovider=\"cuda:0\""], 0);
+  EXPECT_EQ(families["tenon_slice_group_seconds"].series["_sum provider=\"cpu\""], 0.75);
+  EXPECT_EQ(families["tenon_slice_group_seconds"].series["_count provider=\"cuda:0\""], 0);
   EXPECT_EQ(families["tenon_flops_total"].series["dtype=\"complex128\",provider=\"cpu\""], 16);
   EXPECT_EQ(families["tenon_provider_busy_seconds_total"].series["provider=\"cpu\""], 2);
   EXPECT_EQ(families["tenon_provider_faults_total"].series["kind=\"sticky\",provider=\"cuda:0\""],

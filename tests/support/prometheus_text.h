@@ -15,7 +15,7 @@
 namespace tenon::testing {
 
 // One family. Series by their labels as written, e.g. `method="x",code="OK"`; those of a histogram
-// have their suffix in front ("_bucket", "_sum", "_count").
+// have their suffix in front: `_sum method="x"`.
 struct PrometheusFamily {
   std::string help, type;
   std::map<std::string, double> series;
@@ -49,7 +49,9 @@ inline std::map<std::string, PrometheusFamily> ParsePrometheus(const std::string
       suffix.clear();
     }
     if (families.count(name) == 0) ADD_FAILURE() << "a sample without its family: " << line;
-    families[name].series[suffix + match[3].str()] = std::strtod(match[4].str().c_str(), nullptr);
+    const std::string labels = match[3].str();
+    const std::string gap = suffix.empty() || labels.empty() ? "" : " ";
+    families[name].series[suffix + gap + labels] = std::strtod(match[4].str().c_str(), nullptr);
   }
   return families;
 }
