@@ -73,19 +73,6 @@ int64_t ChangingCrc(const JobRow& row) {
   return ExtendCrc32c(crc, &row.run_seconds, sizeof(row.run_seconds));
 }
 
-// The descriptor that holds the lock.
-absl::StatusOr<int> LockFolder(const std::string& folder) {
-  if (mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
-    return BadFolder(folder, StrCat("can't be made: ", SystemText(errno)));
-  }
-  const std::string path = StrCat(folder, "/lock");
-  const int lock = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
-  if (lock < 0) return BadFolder(folder, StrCat("can't be used: ", SystemText(errno)));
-  if (flock(lock, LOCK_EX | LOCK_NB) == 0) return lock;
-  close(lock);
-  return BadFolder(folder, "is used by another server");
-}
-
 absl::Status Prepare(const std::string& folder, const JobStore::Options& options,
                      Database* database) {
   TENON_ASSIGN_OR_RETURN(const int64_t tables,
@@ -126,15 +113,26 @@ int64_t FreeStateBytes(const std::string& path) {
   return static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize);
 }
 
+absl::StatusOr<JobStore::FolderLock> JobStore::FolderLock::Take(const std::string& folder) {
+  if (mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
+    return BadFolder(folder, StrCat("can't be made: ", SystemText(errno)));
+  }
+  const std::string path = StrCat(folder, "/lock");
+  const int descriptor =
+      open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
+  if (descriptor < 0) return BadFolder(folder, StrCat("can't be used: ", SystemText(errno)));
+  FolderLock lock(descriptor);
+  if (flock(descriptor, LOCK_EX | LOCK_NB) == 0) return lock;
+  return BadFolder(folder, "is used by another server");
+}
+
+JobStore::FolderLock::~FolderLock() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
 absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(const std::string& folder,
                                                          Options options) {
-  TENON_ASSIGN_OR_RETURN(const int lock, LockFolder(folder));
-  struct Unlocker {
-    int lock;
-    ~Unlocker() {
-      if (lock >= 0) close(lock);
-    }
-  } unlocker{lock};
+  TENON_ASSIGN_OR_RETURN(FolderLock lock, FolderLock::Take(folder));
   const std::string path = StrCat(folder, "/jobs.db");
   const auto open = [&](bool read_only) -> absl::StatusOr<Database> {
     auto database = Database::Open(path, read_only);
@@ -148,11 +146,9 @@ absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(const std::string& fold
   };
   TENON_ASSIGN_OR_RETURN(Database writer, open(false));
   TENON_ASSIGN_OR_RETURN(Database reader, open(true));
-  unlocker.lock = -1;
-  return std::unique_ptr<JobStore>(new JobStore(lock, std::move(writer), std::move(reader)));
+  return std::unique_ptr<JobStore>(
+      new JobStore(std::move(lock), std::move(writer), std::move(reader)));
 }
-
-JobStore::~JobStore() { close(lock_); }
 
 absl::StatusOr<std::vector<JobRow>> JobStore::Load() {
   std::lock_guard lock(write_mutex_);

@@ -73,7 +73,6 @@ class JobStore {
   // Makes the folder (mode 0700) if it is not there and locks it. BAD_PARAMETER with field
   // "state_dir" when it can't be used, another server has it, or its file is of another version.
   static absl::StatusOr<std::unique_ptr<JobStore>> Open(const std::string& folder, Options options);
-  ~JobStore();
   JobStore(const JobStore&) = delete;
   JobStore& operator=(const JobStore&) = delete;
 
@@ -110,14 +109,27 @@ class JobStore {
   absl::StatusOr<bool> Shrink();
 
  private:
-  JobStore(int lock, Database writer, Database reader)
-      : lock_(lock), writer_(std::move(writer)), reader_(std::move(reader)) {}
+  // Holds the folder's lock, and gives it back when destroyed. Movable.
+  class FolderLock {
+   public:
+    static absl::StatusOr<FolderLock> Take(const std::string& folder);
+    ~FolderLock();
+    FolderLock(FolderLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+    FolderLock& operator=(FolderLock&&) = delete;
+
+   private:
+    explicit FolderLock(int descriptor) : descriptor_(descriptor) {}
+    int descriptor_;
+  };
+
+  JobStore(FolderLock lock, Database writer, Database reader)
+      : lock_(std::move(lock)), writer_(std::move(writer)), reader_(std::move(reader)) {}
   // With write_mutex_ held and within a transaction.
   absl::Status PutPiece(int64_t number, const JobPart& part, int64_t piece, std::string_view bytes);
   absl::Status DropPart(int64_t number, const JobPart& part);
   absl::Status UpdateRow(const JobRow& row);
 
-  const int lock_;  // descriptor that holds the folder's lock
+  const FolderLock lock_;  // given back when the file is closed
   std::mutex write_mutex_, read_mutex_;
   Database writer_, reader_;
 };
