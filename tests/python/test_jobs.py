@@ -71,8 +71,8 @@ def folder(stubs, tmp_path):
         folder.kill()
 
 
-def chain(stubs, request_id, slices=512):
-    """ij,jk,kl->il in `slices` slices along j, about a second of work."""
+def chain(stubs, request_id, slices=2048):
+    """ij,jk,kl->il in `slices` slices along j, a second or two of work."""
     rng = np.random.default_rng(5)
     arrays = [rng.normal(size=size) for size in [(96, slices), (slices, 512), (512, 96)]]
     pb = stubs.plan_pb2
@@ -95,16 +95,17 @@ def result_of_call(stubs, folder, request):
 def test_killed_servers_resume_with_the_same_bits(stubs, folder):
     folder.start()
     expected = result_of_call(stubs, folder, chain(stubs, "call"))
-    begin = time.monotonic()
-    name = folder.submit(chain(stubs, "first")).job.name
-    assert folder.wait(name).state == stubs.job_pb2.JOB_STATE_SUCCEEDED
-    seconds = time.monotonic() - begin
-    assert folder.read(name)[1] == expected
+    for n in range(2):  # the second one is as warm as those that follow
+        begin = time.monotonic()
+        name = folder.submit(chain(stubs, f"whole {n}")).job.name
+        assert folder.wait(name).state == stubs.job_pb2.JOB_STATE_SUCCEEDED
+        seconds = time.monotonic() - begin
+        assert folder.read(name)[1] == expected
     seed = int(os.environ.get("TENON_SEED", "1"))
     moments, resumed, rerun = random.Random(seed), 0, 0
     for n in range(KILLS):
-        # From within the submission to a little after the end.
-        killer = threading.Timer(moments.uniform(0, 1.1 * seconds), folder.kill)
+        # From within the submission to the end.
+        killer = threading.Timer(moments.uniform(0, seconds), folder.kill)
         killer.start()
         request = chain(stubs, f"job {n}")
         try:
@@ -170,7 +171,7 @@ def test_a_resumed_job_does_not_begin_anew(stubs, folder):
 
 def test_a_draining_server_suspends(stubs, folder):
     folder.start()
-    request = chain(stubs, "one", slices=2048)
+    request = chain(stubs, "one")
     name = folder.submit(request).job.name
     next(iter(folder.jobs.WatchJob(stubs.job_pb2.WatchJobRequest(
         name=name, progress_interval_seconds=0.05), timeout=PATIENCE)))
@@ -186,7 +187,7 @@ def test_a_damaged_store_fails_one_job(stubs, folder):
     small = [np.ones((2, 2)), np.ones((2, 2))]
     requests = [[header(stubs, [["a", "b"], ["b", "c"]], ["a", "c"], small, request_id=str(n))]
                 for n in range(2)]
-    long = folder.submit(chain(stubs, "long", slices=2048)).job.name  # the others wait behind it
+    long = folder.submit(chain(stubs, "long")).job.name  # the others wait behind it
     names = [folder.submit(request).job.name for request in requests]
     folder.kill()
     with sqlite3.connect(folder.path / "state" / "jobs.db") as database:
