@@ -16,7 +16,7 @@
 #include "server/content_store.h"
 #include "server/measurement_service.h"
 #include "server/state.h"
-#include "tenon/v1/measurement.pb.h"
+#include "tenon/v1/measurement.grpc.pb.h"
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/frame_input.h"
 #include "tests/support/frame_call.h"
