@@ -21,7 +21,7 @@ using LogValue = std::variant<std::string, int64_t, double, bool>;
 using LogFields = std::vector<std::pair<std::string, LogValue>>;
 
 // `level` is one of the names of --log_level; anything else means "info". Also takes over gRPC's
-// own messages. Thread-safe, may be called again.
+// and protobuf's own messages. Thread-safe, may be called again.
 void InitLogging(std::string_view level, bool json);
 
 // One event: text form `2026-01-31T12:00:00.000Z INFO ready address=127.0.0.1:50551`. Values are
