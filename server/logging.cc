@@ -1,5 +1,6 @@
 #include "server/logging.h"
 
+#include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -88,6 +89,12 @@ void LogGrpc(gpr_log_func_args* arguments) {
   Log(level, "grpc", {{"message", std::string(arguments->message)}});
 }
 
+// What clients send may be ill-formed, which is no news to an operator; the call says it, too.
+void LogProtobuf(google::protobuf::LogLevel level, const char*, int, const std::string& message) {
+  Log(level == google::protobuf::LOGLEVEL_FATAL ? LogLevel::kError : LogLevel::kDebug, "protobuf",
+      {{"message", message}});
+}
+
 }  // namespace
 
 void InitLogging(std::string_view level, bool json) {
@@ -99,6 +106,7 @@ void InitLogging(std::string_view level, bool json) {
   if (level == "error") chosen = LogLevel::kError;
   Logger().set_level(SpdLevel(chosen));
   gpr_set_log_function(&LogGrpc);
+  google::protobuf::SetLogHandler(&LogProtobuf);
 }
 
 LogLevel SetLogLevel(LogLevel level) {

@@ -21,7 +21,7 @@ using LogValue = std::variant<std::string, int64_t, double, bool>;
 using LogFields = std::vector<std::pair<std::string, LogValue>>;
 
 // `level` is one of the names of --log_level; anything else means "info". Also takes over gRPC's
-// own messages. Thread-safe, may be called again.
+// and protobuf's own messages. Thread-safe, may be called again.
 void InitLogging(std::string_view level, bool json);
 
 // Takes effect at once; the level before. Thread-safe.

@@ -15,9 +15,10 @@
 #include "backends/cpu/provider.h"
 #include "google/rpc/status_details.pb.h"
 #include "server/content_store.h"
+#include "server/logging.h"
 #include "server/measurement_service.h"
 #include "server/state.h"
-#include "tenon/v1/measurement.pb.h"
+#include "tenon/v1/measurement.grpc.pb.h"
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/frame_input.h"
 #include "tests/support/frame_call.h"
@@ -61,6 +62,7 @@ class Service {
 
  private:
   Service() {
+    server::InitLogging("error", false);
     state_.limits.max_threads = 2;
     state_.store = std::make_shared<server::ContentStore>(&state_.budget, std::chrono::hours(1));
     auto provider = plugin::Provider::Create(cpu::CpuProviderApi(), "");

@@ -1,11 +1,18 @@
 // Apart from frame_input.cc, because only a fuzz target links libFuzzer.
 
-#include <algorithm>
+#include <google/protobuf/stubs/logging.h>
+
 #include <cstring>
 
 #include "tests/fuzz/frame_input.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
+
+// Bytes that are no message are the rule here, and no news.
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  google::protobuf::SetLogHandler(nullptr);
+  return 0;
+}
 
 namespace tenon::fuzz {
 

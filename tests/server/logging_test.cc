@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_split.h"
 #include "backends/core/error.h"
+#include "tenon/v1/contraction.pb.h"
 
 namespace tenon::server {
 namespace {
@@ -69,6 +70,23 @@ TEST_F(LoggingTest, JsonKeepsTypes) {
   EXPECT_EQ(object["count"], 3);
   EXPECT_EQ(object["on"], false);
   EXPECT_TRUE(object.contains("time"));
+}
+
+// A frame of a stranger that is no UTF-8 makes protobuf complain: not past the log's form and
+// level.
+TEST_F(LoggingTest, TakesOverProtobufsMessages) {
+  const auto complain = [] {
+    v1::ContractRequest frame;
+    frame.ParseFromString("\x0a\x03\x0a\x01\xff");  // header.request_id = "\xff"
+  };
+  InitLogging("info", true);
+  EXPECT_THAT(Lines(complain), IsEmpty());
+  InitLogging("debug", true);
+  const auto lines = Lines(complain);
+  ASSERT_THAT(lines, SizeIs(1));
+  const auto object = nlohmann::json::parse(lines[0]);
+  EXPECT_EQ(object["event"], "protobuf");
+  EXPECT_EQ(object["level"], "DEBUG");
 }
 
 TEST_F(LoggingTest, LevelFilters) {
