@@ -72,7 +72,7 @@ class Executor {
   size_t queued() const;  // requests that have not begun
   size_t queued(Priority priority) const;
   int running() const;
-  size_t begun() const;  // requests that have begun, since the start
+  size_t begun() const;                      // requests that have begun, since the start
   int64_t refused(Priority priority) const;  // because the queue was full, since the start
 
  private:

@@ -104,12 +104,11 @@ absl::StatusOr<v1::PlanSummary> FindFullPlan(const ContractCall& call, ServerSta
 }
 
 absl::StatusOr<PlannedJob> PlanContraction(v1::SubmitContractionHeader header, ServerState* state,
-                                           const std::string& owner,
-                                           const CancelToken* cancel) {
+                                           const std::string& owner, const CancelToken* cancel) {
   PlannedJob planned;
   v1::SubmitContractionHeader bound = header;
-  TENON_ASSIGN_OR_RETURN(planned.call,
-                         DecodeHeader(header.mutable_contraction(), *state, owner, HeaderUse::kContract));
+  TENON_ASSIGN_OR_RETURN(planned.call, DecodeHeader(header.mutable_contraction(), *state, owner,
+                                                    HeaderUse::kContract));
   TENON_RETURN_IF_ERROR(CheckNoneVaries(planned.call));
   TENON_ASSIGN_OR_RETURN(v1::PlanSummary plan, FindFullPlan(planned.call, state, cancel));
   Bind(planned.call, plan, bound.mutable_contraction());
@@ -165,8 +164,7 @@ absl::Status AtContraction(const absl::Status& status) {
 }
 
 absl::StatusOr<PlannedJob> PlanJob(v1::SubmitContractionHeader header, ServerState* state,
-                                   const std::string& owner,
-                                   const CancelToken* cancel) {
+                                   const std::string& owner, const CancelToken* cancel) {
   TENON_RETURN_IF_ERROR(CheckOptions(header));
   auto planned = PlanContraction(std::move(header), state, owner, cancel);
   if (!planned.ok()) return AtContraction(planned.status());

@@ -29,8 +29,7 @@ struct PlannedJob {
 // that is stored names path, slices, threads, memory and fingerprint, so that nothing is left to be
 // chosen when it runs. Errors have the fields of the wire, from "header." on.
 absl::StatusOr<PlannedJob> PlanJob(v1::SubmitContractionHeader header, ServerState* state,
-                                   const std::string& owner,
-                                   const CancelToken* cancel);
+                                   const std::string& owner, const CancelToken* cancel);
 
 // An error of a contraction's header as one of a submission's.
 absl::Status AtContraction(const absl::Status& status);

@@ -120,8 +120,8 @@ absl::StatusOr<bool> JobSubmission::PrepareUpload() {
     if (operand.stored == nullptr) bytes += CheckedByteCount(operand.spec).value_or(0);
   }
   TENON_ASSIGN_OR_RETURN(memory_, state_->budget.Reserve(bytes));
-  TENON_ASSIGN_OR_RETURN(upload_,
-                         ContractUpload::Create(&planned_->call.operands, state_->limits, {}, kUpload));
+  TENON_ASSIGN_OR_RETURN(
+      upload_, ContractUpload::Create(&planned_->call.operands, state_->limits, {}, kUpload));
   return true;
 }
 

@@ -191,7 +191,8 @@ void CheckOne(std::string_view input) {
     if (!frame.ParseFromString(bytes)) return;  // the stream fails before the states are asked
     if (std::exchange(first, false)) {
       if (!frame.has_header()) {
-        return CheckError(server::IllegalFrame(server::UploadStateName(UploadState::kStart), frame));
+        return CheckError(
+            server::IllegalFrame(server::UploadStateName(UploadState::kStart), frame));
       }
       upload = Upload::Begin(frame.mutable_header());
       if (upload == nullptr) return;

@@ -216,9 +216,9 @@ TEST_F(ConfigTest, SharedMemoryIsOffAndAPartOfTheBudget) {
   EXPECT_EQ(config->shared_memory_limit_bytes, 512 << 20);
   EXPECT_EQ(config->shared_memory_pool_limit_bytes, 512 << 20);
   EXPECT_THAT(config->shared_memory_uids, ::testing::IsEmpty());
-  config = Read({"--memory_budget=1GiB", "--shared_memory_socket=/run/s",
-                 "--shared_memory_limit=2GiB", "--shared_memory_pool_limit=25%",
-                 "--shared_memory_uids=1000,1001"});
+  config =
+      Read({"--memory_budget=1GiB", "--shared_memory_socket=/run/s", "--shared_memory_limit=2GiB",
+            "--shared_memory_pool_limit=25%", "--shared_memory_uids=1000,1001"});
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->shared_memory_socket, "/run/s");
   EXPECT_EQ(config->shared_memory_limit_bytes, 1 << 30);  // never more than the budget
