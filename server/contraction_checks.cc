@@ -23,7 +23,8 @@ absl::Status OutOfRange(std::string_view field, std::string_view expected, std::
 
 absl::Status CheckEnum(bool known, int value, std::string_view field) {
   if (known) return absl::OkStatus();
-  return MissingField(field, StrCat("the value ", value, " is unknown"));
+  if (value == 0) return MissingField(field, "a value is required");
+  return OutOfRange(field, "a known value", StrCat(value));
 }
 
 absl::Status CheckPositive(double value, std::string_view field) {

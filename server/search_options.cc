@@ -145,7 +145,7 @@ absl::Status Reader::ReadMethods() {
     const auto* known = std::find_if(std::begin(kMethods), std::end(kMethods),
                                      [&](const auto& entry) { return entry.first == wire; });
     if (known == std::end(kMethods)) {
-      return MissingField(field, StrCat("the method ", static_cast<int>(wire), " is unknown"));
+      return CheckEnum(false, static_cast<int>(wire), field);
     }
     auto& methods = options_.methods;
     if (std::find(methods.begin(), methods.end(), known->second) != methods.end()) {

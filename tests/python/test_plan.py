@@ -266,6 +266,12 @@ def test_a_place_that_cannot_be_written_is_told_before_the_search(tenon, tmp_pat
     assert "can't be written" in error
 
 
+def test_a_name_alone_is_a_file_in_the_working_folder(tenon, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tenon("plan", "ab,bc->ac", *SHAPES, "--max-trials", 1, "--output", "plan.json")
+    assert (tmp_path / "plan.json").exists()
+
+
 def test_no_method_is_told_as_such(tenon):
     error = tenon("plan", "ab,bc->ac", *SHAPES, "--methods", "", code=2)
     assert "--methods" in error and "cpu" not in error

@@ -177,7 +177,7 @@ std::vector<BadHeader> BadPlans() {
        "UNIMPLEMENTED UNSUPPORTED_BY_PROVIDER header.search.objective"},
       {"SearchObjectiveUnknown",
        [](H* h) { h->mutable_search()->set_objective(static_cast<v1::SearchObjective>(77)); },
-       "INVALID_ARGUMENT MISSING_FIELD header.search.objective"},
+       "INVALID_ARGUMENT BAD_PARAMETER header.search.objective"},
       {"SearchWeightNegative", [](H* h) { h->mutable_search()->set_flops_weight(-2); },
        "INVALID_ARGUMENT BAD_PARAMETER header.search.flops_weight"},
       {"SearchWeightsZero",
@@ -198,6 +198,9 @@ std::vector<BadHeader> BadPlans() {
          h->mutable_search()->add_methods(v1::SEARCH_METHOD_ANNEALING);
        },
        "INVALID_ARGUMENT BAD_PARAMETER header.search.methods[1]"},
+      {"SearchMethodUnknown",
+       [](H* h) { h->mutable_search()->add_methods(static_cast<v1::SearchMethod>(99)); },
+       "INVALID_ARGUMENT BAD_PARAMETER header.search.methods[0]"},
       {"SearchMethodUnspecified",
        [](H* h) { h->mutable_search()->add_methods(v1::SEARCH_METHOD_UNSPECIFIED); },
        "INVALID_ARGUMENT MISSING_FIELD header.search.methods[0]"},
@@ -256,7 +259,7 @@ std::vector<BadHeader> BadExecutions() {
        "INVALID_ARGUMENT BAD_SLICE header.execution.slice_groups"},
       {"UnknownPriority",
        [](H* h) { h->mutable_execution()->set_priority(static_cast<v1::PriorityClass>(9)); },
-       "INVALID_ARGUMENT MISSING_FIELD header.execution.priority"},
+       "INVALID_ARGUMENT BAD_PARAMETER header.execution.priority"},
       {"ProgressInterval",
        [](H* h) { h->mutable_execution()->set_progress_interval_seconds(kNaN); },
        "INVALID_ARGUMENT BAD_PARAMETER header.execution.progress_interval_seconds"},
@@ -284,7 +287,7 @@ std::vector<BadHeader> BadExecutions() {
        "INVALID_ARGUMENT BAD_PARAMETER header.result.chunk_bytes"},
       {"ReportDetail",
        [](H* h) { h->mutable_result()->set_report_detail(static_cast<v1::ReportDetail>(8)); },
-       "INVALID_ARGUMENT MISSING_FIELD header.result.report_detail"},
+       "INVALID_ARGUMENT BAD_PARAMETER header.result.report_detail"},
   };
 }
 

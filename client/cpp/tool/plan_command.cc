@@ -98,7 +98,10 @@ absl::Status CheckCanWrite(const std::string& path) {
         .Field("--output");
   };
   std::error_code error;
-  const std::filesystem::path target = std::filesystem::weakly_canonical(path, error);
+  // A name alone stays relative when no such file is there.
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  if (error) return refusal(error.message());
+  const std::filesystem::path target = std::filesystem::weakly_canonical(absolute, error);
   if (error) return refusal(error.message());
   if (path.empty() || std::filesystem::is_directory(target, error)) {
     return refusal("it is no name of a file");
