@@ -23,10 +23,7 @@ class ShadowTensor {
   int64_t size() const { return size_; }
   int64_t received() const { return received_; }
   bool complete() const { return received_ == size_; }
-  void Restart() {
-    received_ = 0;
-    ++sets_;
-  }
+  void Restart() { received_ = 0; }
 
   // Bytes that were accepted: then they must have been the next ones and have had room.
   void Append(int64_t offset, std::string_view bytes, bool in_chunk = false) {
@@ -44,16 +41,15 @@ class ShadowTensor {
  private:
   void Copy(const char* from, int64_t count, [[maybe_unused]] bool in_chunk) {
 #ifdef TENON_PLANTED_BUG
-    // The defect that a fuzzer must find: the last chunk of a later set takes its terminator along.
-    // In the seeds the bytes of later sets do not come in chunks.
-    if (in_chunk && sets_ > 0 && received_ + count == size_) ++count;
+    // The defect that a fuzzer must find: the last of several chunks takes its terminator along.
+    if (in_chunk && received_ > 0 && received_ + count == size_) ++count;
 #endif
     std::memcpy(bytes_.get() + received_, from, count);
   }
 
   const int64_t size_;
   const std::unique_ptr<char[]> bytes_;
-  int64_t received_ = 0, sets_ = 0;
+  int64_t received_ = 0;
 };
 
 // Checks that no more memory was taken, of what is still held, than was admitted.
