@@ -350,7 +350,8 @@ absl::Status FindPlan(ContractCall* call, ServerState* state, const CancelToken*
 }
 
 void QueueSearch(ServerState* state, QueueWait* wait, const CancelToken* cancel, int64_t bytes,
-                 std::function<void()> search, std::function<void(const absl::Status&)> refused) {
+                 std::function<void()> search,
+                 const std::function<void(const absl::Status&)>& refused) {
   // Who cancels takes the call out of the queue, if it is in one just then.
   const auto leave_if_cancelled = [wait, cancel, refused] {
     if (cancel->cancelled() && wait->Leave()) refused(cancel->Check());

@@ -57,7 +57,8 @@ bool NeedsNoPlan(const ContractCall& call);
 // `refused` with DEADLINE, OVERLOADED, or the token's error where the call was cancelled while it
 // waited and nobody else takes it out of the queue. Both keep `wait`, `cancel` and the call alive.
 void QueueSearch(ServerState* state, QueueWait* wait, const CancelToken* cancel, int64_t bytes,
-                 std::function<void()> search, std::function<void(const absl::Status&)> refused);
+                 std::function<void()> search,
+                 const std::function<void(const absl::Status&)>& refused);
 
 }  // namespace tenon::server
 

@@ -19,8 +19,8 @@ absl::Status ContractionJob::Impl::RunOneGroup(Lane& lane, int worker, int64_t g
                                                void* partial_sum, int64_t* group_exponent) {
   const PreparedContraction::Group at = prepared->GroupAt(group);
   const Clock::time_point start = Clock::now();
-  const absl::Status outcome = lane.execution->RunGroup(worker, at.block, at.first_slice,
-                                                        at.last_slice, partial_sum, group_exponent);
+  absl::Status outcome = lane.execution->RunGroup(worker, at.block, at.first_slice, at.last_slice,
+                                                  partial_sum, group_exponent);
   if (group_observer != nullptr) {
     const bool moves = lanes.size() > 1 && plugin::ClassifyFault(outcome) != plugin::Fault::kNone;
     group_observer(lane.plan->provider->name(), at.last_slice - at.first_slice, SecondsSince(start),
