@@ -111,7 +111,7 @@ void FillFeatures(const ServerState& state, v1::GetServerInfoResponse* out) {
              : "no --shared_memory_socket is configured");
   const bool scratch = state.scratch != nullptr;
   add("temporary_files", scratch, scratch ? "" : "--scratch_budget is 0");
-  add("planner", true, "searching by predicted seconds is not implemented");
+  add("planner", true, "");
   add("plan_cache", true, "");
   add("tls", state.settings.tls, state.settings.tls ? "" : "no --tls_cert is configured");
   const bool callers = state.callers.source() != CallerSource::kNothing;
