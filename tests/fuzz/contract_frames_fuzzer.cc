@@ -74,7 +74,8 @@ class Upload {
     if (before == UploadState::kBetweenSets) NextSet();
     if (frame.has_chunk()) {
       FUZZ_CHECK(frame.chunk().set() == set_);
-      Of(frame.chunk().operand()).Append(frame.chunk().offset_bytes(), frame.chunk().data(), true);
+      const v1::TensorChunk& chunk = frame.chunk();
+      Of(chunk.operand()).Append(chunk.offset_bytes(), chunk.data(), varying_[chunk.operand()]);
     } else {
       FUZZ_CHECK(frame.has_operand_set() && frame.operand_set().set() == set_);
       for (const auto& data : frame.operand_set().operands()) {

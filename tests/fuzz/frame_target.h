@@ -26,11 +26,11 @@ class ShadowTensor {
   void Restart() { received_ = 0; }
 
   // Bytes that were accepted: then they must have been the next ones and have had room.
-  void Append(int64_t offset, std::string_view bytes, bool in_chunk = false) {
+  void Append(int64_t offset, std::string_view bytes, bool varying_chunk = false) {
     FUZZ_CHECK(offset == received_);
     const auto count = static_cast<int64_t>(bytes.size());
     FUZZ_CHECK(count <= size_ - received_);
-    Copy(bytes.data(), count, in_chunk);
+    Copy(bytes.data(), count, varying_chunk);
     received_ += count;
   }
   void CheckSame(const Tensor& tensor) const {
@@ -39,10 +39,11 @@ class ShadowTensor {
   }
 
  private:
-  void Copy(const char* from, int64_t count, [[maybe_unused]] bool in_chunk) {
+  void Copy(const char* from, int64_t count, [[maybe_unused]] bool varying_chunk) {
 #ifdef TENON_PLANTED_BUG
-    // The defect that a fuzzer must find: the last of several chunks takes its terminator along.
-    if (in_chunk && received_ > 0 && received_ + count == size_) ++count;
+    // The defect that a fuzzer must find: the last chunk of an operand that varies takes its
+    // terminator along. In the seeds such operands do not come in chunks.
+    if (varying_chunk && received_ + count == size_) ++count;
 #endif
     std::memcpy(bytes_.get() + received_, from, count);
   }
