@@ -71,7 +71,8 @@ absl::StatusOr<std::shared_ptr<const StoredContent>> ContentStore::Put(
   content->display_name = std::move(options.display_name);
   content->tensor = std::move(tensor);
   content->reservation = std::move(options.reservation);
-  const int64_t bytes = EntryBytes(content->tensor.buffer.size_bytes());
+  const int64_t bytes = EntryBytes(content->tensor.buffer.size_bytes(),
+                                   static_cast<int64_t>(content->tensor.spec.shape.size()));
   if (content->reservation.bytes() < bytes) {  // before the lock: it may evict from this store
     content->reservation.Release();
     TENON_ASSIGN_OR_RETURN(content->reservation, budget_->Reserve(bytes));
@@ -325,7 +326,9 @@ int64_t ContentStore::bytes() {
 int64_t ContentStore::reserved_bytes() {
   std::lock_guard lock(mutex_);
   DropExpired();
-  return bytes_ + static_cast<int64_t>(entries_.size()) * kEntryBytes;
+  int64_t bytes = 0;
+  for (const auto& [owner, owned] : owned_) bytes += owned;
+  return bytes;
 }
 
 int64_t ContentStore::resource_bytes() {

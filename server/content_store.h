@@ -51,12 +51,15 @@ std::string ContentSha256(const Tensor& tensor);
 class ContentStore {
  public:
   using TimePoint = std::chrono::system_clock::time_point;
-  // What an entry takes beside its content: names, places in indices. Reserved for each, so that
-  // the budget bounds the number of tiny ones too.
+  // What an entry takes beside its content: names, places in indices, a shape of kEntryRank axes.
+  // Reserved for each, so that the budget bounds the number of tiny ones too.
   static constexpr int64_t kEntryBytes = 2048;
-  // What content of so many bytes takes in all.
-  static constexpr int64_t EntryBytes(int64_t content_bytes) {
-    return std::min(content_bytes, std::numeric_limits<int64_t>::max() - kEntryBytes) + kEntryBytes;
+  static constexpr int64_t kEntryRank = 64;
+  // What content of so many bytes and axes takes in all.
+  static constexpr int64_t EntryBytes(int64_t content_bytes, int64_t rank = 2) {
+    const int64_t beside =
+        kEntryBytes + std::max<int64_t>(rank - kEntryRank, 0) * int64_t{sizeof(int64_t)};
+    return std::min(content_bytes, std::numeric_limits<int64_t>::max() - beside) + beside;
   }
   // A longer time to live is cut to this one.
   static constexpr std::chrono::seconds kMaxTtl = std::chrono::hours(24 * 30);
@@ -135,7 +138,7 @@ class ContentStore {
   AllCounters counters();
   // Of all contents.
   int64_t bytes();
-  // The same with kEntryBytes for each.
+  // The same as EntryBytes.
   int64_t reserved_bytes();
   // Of what was built from data sets.
   int64_t resource_bytes();
@@ -158,7 +161,9 @@ class ContentStore {
 
     bool in_use() const { return content.use_count() > 1; }
     int64_t bytes() const { return content->tensor.buffer.size_bytes(); }
-    int64_t entry_bytes() const { return EntryBytes(bytes()); }
+    int64_t entry_bytes() const {
+      return EntryBytes(bytes(), static_cast<int64_t>(content->tensor.spec.shape.size()));
+    }
     int64_t resource_bytes() const;
   };
 

@@ -478,6 +478,20 @@ absl::Status AddStaging(const absl::Status& status, int64_t staging) {
   return std::move(error).Field("execution.memory_budget_bytes").Meta("staging_bytes", staging);
 }
 
+// A refusal's figures with the staging. It is that of the program which the smallest budget allows.
+absl::Status AddStagingOf(const absl::Status& refusal, const ContractCall& call,
+                          schedule::ContractionRequest request, const CancelToken* cancel,
+                          schedule::ProgramCache* cache) {
+  const ErrorDetails details = GetErrorDetails(refusal);
+  const auto smallest = details.metadata.find("smallest_budget_bytes");
+  if (smallest == details.metadata.end() ||
+      !absl::SimpleAtoi(smallest->second, &request.memory_budget_bytes)) {
+    return refusal;
+  }
+  const auto job = schedule::ContractionJob::Prepare(request, call.providers, cancel, cache);
+  return job.ok() ? AddStaging(refusal, StagingBytes(call, **job)) : refusal;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<schedule::ContractionJob>> PrepareCall(
@@ -489,7 +503,9 @@ absl::StatusOr<std::unique_ptr<schedule::ContractionJob>> PrepareCall(
                                     ? INT64_MAX
                                     : call.memory_budget_bytes + in_place;
   auto job = schedule::ContractionJob::Prepare(request, call.providers, cancel, cache);
-  if (!job.ok()) return AsContractHeaderError(job.status(), call);
+  if (!job.ok()) {
+    return AsContractHeaderError(AddStagingOf(job.status(), call, request, cancel, cache), call);
+  }
   int64_t staging = StagingBytes(call, **job);
   // Sets that are computed together are staged together.
   while ((*job)->sets_together() > 1 &&

@@ -105,7 +105,7 @@ class EstimateCall final : public grpc::ServerUnaryReactor,
     const Clock::time_point begin = Clock::now();
     const absl::StatusOr<bool> found = finder_->FindAtOnce();
     if (found.ok() && !*found) {
-      QueueSearch(state_, &wait_, &cancel(), finder_->search_bytes(),
+      QueueSearch(state_, &wait_, &cancel(), finder_->search_need(),
                   Step([this]() -> absl::StatusOr<bool> {
                     const Clock::time_point search_begin = Clock::now();
                     TENON_RETURN_IF_ERROR(Answer(finder_->Search(), search_begin));

@@ -184,7 +184,7 @@ std::function<void(const absl::Status&)> ContractStream::Refused() {
 absl::Status ContractStream::FindPlan() {
   TENON_ASSIGN_OR_RETURN(const bool found, work_->FindPlanAtOnce());
   if (found) return Reserve();
-  QueueSearch(state_, &wait_, cancel(), work_->search_bytes(), Step(&ContractStream::Search),
+  QueueSearch(state_, &wait_, cancel(), work_->search_need(), Step(&ContractStream::Search),
               Refused());
   return absl::OkStatus();
 }

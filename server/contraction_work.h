@@ -43,7 +43,7 @@ class ContractWork {
   // As PlanFinder.
   absl::StatusOr<bool> FindPlanAtOnce() { return finder_.FindAtOnce(); }
   absl::Status SearchPlan() { return finder_.Search(); }
-  int64_t search_bytes() const { return finder_.search_bytes(); }
+  SearchNeed search_need() const { return finder_.search_need(); }
   int64_t search_trials() const { return trials_; }  // so far; from any thread
   // Compiles, and plans the memory. Errors have the header's fields; DEADLINE_INFEASIBLE.
   absl::Status Prepare();

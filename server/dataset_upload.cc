@@ -109,10 +109,11 @@ absl::Status UploadState::OnHeader(const Header& header) {
                                               ? ReadDatasetSpec(*header.spec, state_->limits)
                                               : ReadOperandSpec(*header.spec, state_->limits));
   TENON_ASSIGN_OR_RETURN(const int64_t bytes, CheckedByteCount(spec));
-  TENON_RETURN_IF_ERROR(
-      AtField(state_->store->CheckQuota(owner_, ContentStore::EntryBytes(bytes)), "header.spec"));
+  const int64_t entry_bytes =
+      ContentStore::EntryBytes(bytes, static_cast<int64_t>(spec.shape.size()));
+  TENON_RETURN_IF_ERROR(AtField(state_->store->CheckQuota(owner_, entry_bytes), "header.spec"));
   TENON_ASSIGN_OR_RETURN(std::optional<Reservation> reservation,
-                         state_->budget.ReserveInTurn({.bytes = ContentStore::EntryBytes(bytes)}));
+                         state_->budget.ReserveInTurn({.bytes = entry_bytes}));
   options_.reservation = *std::move(reservation);  // it does not wait, so it has it
   TENON_ASSIGN_OR_RETURN(data_, TensorReceiver::Create(std::move(spec)));
   if (header.inline_data != nullptr) {

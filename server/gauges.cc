@@ -128,7 +128,7 @@ void AppendServer(const ServerState& state, std::vector<MetricFamily>& families)
              "system when work needs the room, or after a while.",
              static_cast<double>(BlockPool::Shared().kept_bytes())));
   families.push_back(Single("tenon_requests_running", "Requests that compute or search for a plan.",
-                            state.executor.running() + state.searches.running()));
+                            state.running()));
 }
 
 void AppendQueues(const ServerState& state, std::vector<MetricFamily>& families) {

@@ -142,7 +142,7 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
       TENON_RETURN_IF_ERROR(Answer(begin));
       return true;
     }
-    QueueSearch(state_, &wait_, &cancel(), finder_->search_bytes(),
+    QueueSearch(state_, &wait_, &cancel(), finder_->search_need(),
                 Step([this] { return Search(); }), Refused());
     return false;
   }
@@ -189,6 +189,8 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
     TENON_RETURN_IF_ERROR(KeepEnginesPlan(call, plan->mutable_plan()));
     WriteMemoryPlan(**job, StagingBytes(call, **job), plan->mutable_memory());
     plan->set_planned_peak_bytes(plan->memory().total_bytes());
+    const absl::Status fits = state_->budget.CheckFits(plan->planned_peak_bytes());
+    if (!fits.ok()) *plan->mutable_refusal() = ToErrorDetail(fits);
     return absl::OkStatus();
   }
 

@@ -1,6 +1,7 @@
 #include "server/plan_finder.h"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <optional>
 #include <string>
@@ -116,7 +117,10 @@ class PlanFinder::Finder {
       TENON_RETURN_IF_ERROR(KeepFingerprint());
       return true;
     }
-    if (call_.operands.size() > kSmallNetwork || Asks(call_)) return false;
+    if (call_.operands.size() > kSmallNetwork || Asks(call_)) {
+      TENON_RETURN_IF_ERROR(CheckDeadline());
+      return false;
+    }
     TENON_RETURN_IF_ERROR(Search());
     return true;
   }
@@ -130,10 +134,12 @@ class PlanFinder::Finder {
     return KeepFingerprint();
   }
 
-  int64_t search_bytes() const {
+  SearchNeed search_need() const {
     const int64_t budget = std::min(call_.memory_budget_bytes, state_.budget.limit_bytes());
-    return SearchBytes(call_.operands.size(),
-                       options_.threads > 0 ? options_.threads : CpuShare::Threads(), budget);
+    const int threads = options_.threads > 0 ? options_.threads : CpuShare::Threads();
+    return {.bytes = SearchBytes(call_.operands.size(), threads, budget),
+            .brief = options_.max_seconds.has_value() &&
+                     *options_.max_seconds <= state_.limits.default_plan_seconds};
   }
 
  private:
@@ -153,6 +159,24 @@ class PlanFinder::Finder {
     if (!sliced.ok()) return AsContractHeaderError(sliced.status(), call_);
     options_.initial = Plan{*std::move(path), *std::move(sliced)};
     return absl::OkStatus();
+  }
+
+  // Seconds that only the time ends will be used.
+  absl::Status CheckDeadline() const {
+    const auto deadline = cancel_->deadline();
+    if (!deadline.has_value() || call_.question->default_budget ||
+        options_.max_trials.has_value()) {
+      return absl::OkStatus();
+    }
+    const double remaining =
+        std::chrono::duration<double>(*deadline - std::chrono::steady_clock::now()).count();
+    if (*options_.max_seconds <= remaining) return absl::OkStatus();
+    return Error(Reason::kDeadlineInfeasible,
+                 StrCat("the search is to take ", *options_.max_seconds,
+                        " seconds; the deadline leaves ", remaining))
+        .Field("header.search.max_time_seconds")
+        .Meta("estimate_seconds", *options_.max_seconds)
+        .Meta("remaining_seconds", remaining);
   }
 
   // The provider that the plan is for.
@@ -331,7 +355,7 @@ PlanFinder::~PlanFinder() = default;
 
 absl::StatusOr<bool> PlanFinder::FindAtOnce() { return finder_->FindAtOnce(); }
 absl::Status PlanFinder::Search() { return finder_->Search(); }
-int64_t PlanFinder::search_bytes() const { return finder_->search_bytes(); }
+SearchNeed PlanFinder::search_need() const { return finder_->search_need(); }
 
 // Engine and planner cannot differ on so few operands; and operand sets share work best along the
 // engine's own path, unless the caller knows better.
@@ -349,22 +373,23 @@ absl::Status FindPlan(ContractCall* call, ServerState* state, const CancelToken*
   return found ? absl::OkStatus() : finder.Search();
 }
 
-void QueueSearch(ServerState* state, QueueWait* wait, const CancelToken* cancel, int64_t bytes,
+void QueueSearch(ServerState* state, QueueWait* wait, const CancelToken* cancel, SearchNeed need,
                  std::function<void()> search,
                  const std::function<void(const absl::Status&)>& refused) {
   // Who cancels takes the call out of the queue, if it is in one just then.
   const auto leave_if_cancelled = [wait, cancel, refused] {
     if (cancel->cancelled() && wait->Leave()) refused(cancel->Check());
   };
-  const auto enter = [state, wait, search = std::move(search), refused,
+  Executor* const searches = need.brief ? &state->brief_searches : &state->searches;
+  const auto enter = [searches, wait, search = std::move(search), refused,
                       leave_if_cancelled](Reservation reservation) {
     auto held = std::make_shared<Reservation>(std::move(reservation));
     const absl::Status submitted = wait->ForSlot(
-        &state->searches, [held = std::move(held), search] { search(); }, refused);
+        searches, [held = std::move(held), search] { search(); }, refused);
     if (!submitted.ok()) return refused(submitted);
     leave_if_cancelled();
   };
-  auto reserved = wait->ForMemory(&state->budget, bytes, enter, refused);
+  auto reserved = wait->ForMemory(&state->budget, need.bytes, enter, refused);
   if (!reserved.ok()) return refused(reserved.status());
   if (reserved->has_value()) return enter(*std::move(*reserved));
   leave_if_cancelled();

@@ -21,6 +21,13 @@ namespace tenon::server {
 // finished one will.
 using OnBetterPlan = std::function<void(const planner::FoundPlan&, const ContractCall&)>;
 
+// What a search needs before it begins.
+struct SearchNeed {
+  int64_t bytes = 0;  // of memory: an estimate, see the .cc
+  // It may take no longer than a search that nobody asked for (limits.default_plan_seconds).
+  bool brief = false;
+};
+
 // Sets path, slices, provenance and plan_id of a call, unless it brings its own path; a call of at
 // most two operands that asks nothing of the planner is left to the engine. A memory budget of
 // INT64_MAX is none. Errors, with the header's fields: NOT_FOUND or BAD_PATH (plan_id),
@@ -38,8 +45,7 @@ class PlanFinder {
   absl::StatusOr<bool> FindAtOnce();
   // Once, after false.
   absl::Status Search();
-  // Memory of the search, in bytes: an estimate, see the .cc.
-  int64_t search_bytes() const;
+  SearchNeed search_need() const;
 
  private:
   class Finder;
@@ -52,11 +58,11 @@ absl::Status FindPlan(ContractCall* call, ServerState* state, const CancelToken*
 
 // Whether FindPlan has nothing to look up and nothing to search.
 bool NeedsNoPlan(const ContractCall& call);
-// Takes a call through the queue of searches: for memory of so many bytes, which are held until
-// `search` has returned, and for a slot. Calls `search` on a thread of state->searches, or
-// `refused` with DEADLINE, OVERLOADED, or the token's error where the call was cancelled while it
+// Takes a call through the queue of searches: for its memory, which is held until `search` has
+// returned, and for a slot. Brief ones have a queue of their own. Calls `search` on a thread of
+// state->searches or state->brief_searches, or `refused` with DEADLINE, OVERLOADED, or the token's error where the call was cancelled while it
 // waited and nobody else takes it out of the queue. Both keep `wait`, `cancel` and the call alive.
-void QueueSearch(ServerState* state, QueueWait* wait, const CancelToken* cancel, int64_t bytes,
+void QueueSearch(ServerState* state, QueueWait* wait, const CancelToken* cancel, SearchNeed need,
                  std::function<void()> search,
                  const std::function<void(const absl::Status&)>& refused);
 

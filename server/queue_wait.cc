@@ -34,15 +34,17 @@ absl::Status CheckFeasible(double estimate_seconds, double remaining_seconds) {
 }
 
 size_t QueuedRequests(const ServerState& state, Priority priority) {
-  return state.executor.queued(priority) + state.searches.queued(priority) +
-         state.listing.queued(priority) + state.budget.waiting(priority) +
-         (state.scratch == nullptr ? 0 : state.scratch->budget().waiting(priority));
+  size_t queued = state.budget.waiting(priority);
+  for (const Executor* executor : state.executors()) queued += executor->queued(priority);
+  if (state.scratch != nullptr) queued += state.scratch->budget().waiting(priority);
+  return queued;
 }
 
 int64_t RefusedRequests(const ServerState& state, Priority priority) {
-  return state.executor.refused(priority) + state.searches.refused(priority) +
-         state.listing.refused(priority) + state.budget.refused(priority) +
-         (state.scratch == nullptr ? 0 : state.scratch->budget().refused(priority));
+  int64_t refused = state.budget.refused(priority);
+  for (const Executor* executor : state.executors()) refused += executor->refused(priority);
+  if (state.scratch != nullptr) refused += state.scratch->budget().refused(priority);
+  return refused;
 }
 
 QueueWait::QueueWait(ServerState* state, std::optional<WaitTime> deadline)
@@ -77,7 +79,7 @@ double QueueWait::seconds() const {
 void QueueWait::Admitted() const { state_->metrics.ObserveQueueWait(priority(), seconds()); }
 
 size_t QueueWait::position() const {
-  for (const Executor* executor : {&state_->executor, &state_->searches, &state_->listing}) {
+  for (const Executor* executor : std::as_const(*state_).executors()) {
     if (const auto position = executor->Position(ticket_)) return *position;
   }
   if (const auto position = state_->budget.Position(ticket_)) return *position;
@@ -190,7 +192,7 @@ bool QueueWait::Leave() {
     if (!began_.has_value()) return false;  // as a rule, and looking would cost
   }
   bool left = false;
-  for (Executor* executor : {&state_->executor, &state_->searches, &state_->listing}) {
+  for (Executor* executor : state_->executors()) {
     left = executor->Leave(ticket_) || left;
   }
   left = state_->budget.Leave(ticket_) || left;

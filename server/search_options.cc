@@ -91,8 +91,9 @@ class Reader {
 
 absl::Status Reader::ReadWeight(bool has, double value, const char* name, double* out) const {
   if (!has) return absl::OkStatus();
-  if (!std::isfinite(value) || value < 0) {
-    return OutOfRange(prefix_ + name, "a finite number, at least 0", StrCat(value));
+  constexpr double kMost = 1e30;  // so that costs of networks stay within a double's range
+  if (!(value >= 0 && value <= kMost)) {
+    return OutOfRange(prefix_ + name, StrCat("a number from 0 to ", kMost), StrCat(value));
   }
   if (question_.objective != v1::SEARCH_OBJECTIVE_WEIGHTED) {
     return Error(Reason::kBadParameter, "weights are for the weighted objective")

@@ -126,8 +126,7 @@ Server::Server(const Config& config, Parts parts)
 void Server::Apply(const Config& config) {
   const auto queued = static_cast<size_t>(config.max_queued_requests);
   state_->max_queued_requests = config.max_queued_requests;
-  state_->executor.SetMaxQueued(queued);
-  state_->listing.SetMaxQueued(queued);
+  for (Executor* executor : state_->executors()) executor->SetMaxQueued(queued);
   state_->write_stall_limit = Milliseconds(config.write_stall_timeout);
   state_->watchdog.SetStallLimit(Milliseconds(config.write_stall_timeout));
   state_->settings.dataset_ttl = absl::ToChronoSeconds(config.dataset_ttl);
@@ -501,8 +500,7 @@ void Server::EndStreams() {
 
 bool Server::Idle() const {
   return state_->metrics.in_flight() == 0 && state_->executor.queued() == 0 &&
-         state_->executor.running() == 0 && state_->searches.running() == 0 &&
-         (jobs_ == nullptr || jobs_->idle());
+         state_->running() == 0 && (jobs_ == nullptr || jobs_->idle());
 }
 
 void Server::LogStuck() const {
@@ -518,7 +516,7 @@ void Server::LogStuck() const {
         {{"method", method.method}, {"in_flight", method.in_flight}});
   }
   Log(LogLevel::kError, "work did not end within the kill limit",
-      {{"running", static_cast<int64_t>(state_->executor.running() + state_->searches.running())},
+      {{"running", static_cast<int64_t>(state_->running())},
        {"queued", static_cast<int64_t>(state_->executor.queued())}});
 }
 

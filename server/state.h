@@ -4,6 +4,7 @@
 #define TENON_SERVER_STATE_H_
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -105,6 +106,7 @@ struct ServerState {
         watchdog(write_stall_limit),
         executor(concurrent_requests, static_cast<size_t>(max_queued_requests)),
         searches(std::max(1, concurrent_requests - 1), static_cast<size_t>(max_queued_requests)),
+        brief_searches(1, static_cast<size_t>(max_queued_requests)),
         listing(1, static_cast<size_t>(max_queued_requests)) {
     budget.SetRetryDelay([this] { return executor.RetryDelaySeconds(); });
   }
@@ -135,11 +137,25 @@ struct ServerState {
   std::shared_ptr<JobBoard> jobs;               // null: jobs are not offered
   std::shared_ptr<SharedMemory> shared_memory;  // null: none is shared
   // Last: their tasks use all of the above. Searches for plans, which can take minutes, have
-  // threads of their own, so that work which has its plan never waits for them. What looks through
-  // folders has one, since it waits for disks. The tasks of both go on in the executor.
+  // threads of their own, so that work which has its plan never waits for them; and brief ones, as
+  // those that a contraction without a plan makes by itself, one that no long one ever holds. What
+  // looks through folders has one, since it waits for disks. The tasks of all go on in the executor.
   Executor executor;
   Executor searches;
+  Executor brief_searches;
   Executor listing;
+
+  // All of them: a request waits in one at a time.
+  std::array<Executor*, 4> executors() {
+    return {&executor, &searches, &brief_searches, &listing};
+  }
+  std::array<const Executor*, 4> executors() const {
+    return {&executor, &searches, &brief_searches, &listing};
+  }
+  // Requests that compute or search for a plan.
+  int running() const {
+    return executor.running() + searches.running() + brief_searches.running();
+  }
 };
 
 }  // namespace tenon::server

@@ -30,6 +30,7 @@ using contraction::Expression;
 using Clock = std::chrono::steady_clock;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int64_t kMostBytes = std::numeric_limits<int64_t>::max();  // or nobody knows how many
 
 // Of the time. A little is left for what comes after: the plan is due on time.
 constexpr double kSearchShare = 0.96, kTimeShare = 0.98;
@@ -318,13 +319,12 @@ class Searcher {
         .Meta("needed_elements", FigureText(elements));
   }
 
-  // Where the time was too short for a trial.
-  void OfferGreedy() {
+  Candidate Greedy() const {
     Random random(options_.seed, 0);
     Candidate greedy;
     greedy.pairs = RandomGreedy(network_, {}, random, Stop({}, cancel_));
     greedy.methods = {Method::kGreedy};
-    OfferTree(greedy);
+    return greedy;
   }
 
   // The engine's own path and slices, which take little memory.
@@ -334,7 +334,13 @@ class Searcher {
   void Accept(Candidate candidate);
   void OfferNearMiss(const Candidate& candidate);
   FoundPlan PlanOf(const Candidate& candidate) const;
-  absl::Status CheckMemory(const Plan& plan);
+  bool LimitsMemory() const {
+    return options_.memory_bytes.has_value() && options_.planned_bytes != nullptr;
+  }
+  // Whether the plan's peak is within the budget.
+  absl::StatusOr<bool> FitsMemory(const Plan& plan);
+  absl::Status OfferSmallest();
+  absl::Status NoPlan() const;
   double ScoreOf(const Plan& plan) const {
     return PlanScore(expression_, options_.objective, plan);
   }
@@ -360,7 +366,8 @@ class Searcher {
   Candidate best_;
   std::optional<FoundPlan> answer_;
   absl::Status failed_;
-  double least_over_ = kInfinity;  // elements or bytes of the plan that missed the limits least
+  // A budget that is enough, where none of the plans fitted: bytes.
+  int64_t smallest_bytes_ = kMostBytes;
 };
 
 FoundPlan Searcher::PlanOf(const Candidate& candidate) const {
@@ -376,22 +383,14 @@ FoundPlan Searcher::PlanOf(const Candidate& candidate) const {
 }
 
 // Lowers the limit of elements until the plan's peak fits.
-absl::Status Searcher::CheckMemory(const Plan& plan) {
-  if (!options_.memory_bytes.has_value() || options_.planned_bytes == nullptr) {
-    return absl::OkStatus();
-  }
+absl::StatusOr<bool> Searcher::FitsMemory(const Plan& plan) {
+  if (!LimitsMemory()) return true;
   TENON_ASSIGN_OR_RETURN(const int64_t bytes, options_.planned_bytes(plan));
-  if (bytes <= *options_.memory_bytes) return absl::OkStatus();
+  if (bytes <= *options_.memory_bytes) return true;
   // Plans that were made for a limit that has fallen since say nothing of the new one.
   const double largest = ComputeCost(expression_, plan.path, plan.sliced).max_size;
   if (largest <= largest_ && largest > largest_ / 2) largest_ = largest / 2;
-  least_over_ = std::min(least_over_, static_cast<double>(bytes));
-  return Error(Reason::kExceedsMemoryBudget,
-               StrCat("the plan with the smallest peak that was found needs ",
-                      FigureText(least_over_), " bytes, the budget is ", *options_.memory_bytes))
-      .Field("memory_bytes")
-      .Meta("memory_budget_bytes", *options_.memory_bytes)
-      .Meta("needed_bytes", FigureText(least_over_));
+  return false;
 }
 
 // With the lock held.
@@ -402,8 +401,12 @@ void Searcher::Accept(Candidate candidate) {
     const bool fits = !options_.target_elements.has_value() ||
                       options_.slicing_mode == SlicingMode::kNone ||
                       Fits(expression_, found.plan, *options_.target_elements);
-    const absl::Status memory = fits ? CheckMemory(found.plan) : absl::OkStatus();
-    if (fits && memory.ok()) {
+    const absl::StatusOr<bool> in_memory = fits ? FitsMemory(found.plan) : true;
+    if (!in_memory.ok()) {
+      failed_ = in_memory.status();
+      return;
+    }
+    if (fits && *in_memory) {
       found.score = ScoreOf(found.plan);
       if (answer_.has_value() && !(candidate.score < best_.score)) return;
       best_ = std::move(candidate);
@@ -412,8 +415,6 @@ void Searcher::Accept(Candidate candidate) {
       if (on_improvement_ != nullptr) on_improvement_(*answer_);
       return;
     }
-    if (!memory.ok()) failed_ = memory;
-    if (fits && memory.code() != absl::StatusCode::kResourceExhausted) return;
     if (options_.slicing_mode == SlicingMode::kNone || largest_ < 1) return;
     if (answer_.has_value() && stop_()) return;  // the plan that there is, is due
     TrialOptions smaller = OptionsOfTrials();
@@ -465,7 +466,10 @@ absl::Status Searcher::PlainGreedy() {
                                                       options_.allow_output_slicing));
     found.slicing_mode = SlicingMode::kFixedTree;
   }
-  TENON_RETURN_IF_ERROR(CheckMemory(found.plan));
+  if (LimitsMemory()) {
+    TENON_ASSIGN_OR_RETURN(smallest_bytes_, options_.planned_bytes(found.plan));
+    if (smallest_bytes_ > *options_.memory_bytes) return NoPlan();
+  }
   found.score = ScoreOf(found.plan);
   found.seconds = Seconds();
   if (on_improvement_ != nullptr) on_improvement_(found);
@@ -485,7 +489,7 @@ void Searcher::PolishAnswer() {
     return;
   }
   found.score = ScoreOf(found.plan);
-  if (!(found.score < answer_->score) || !CheckMemory(found.plan).ok()) return;
+  if (!(found.score < answer_->score) || !FitsMemory(found.plan).value_or(false)) return;
   found.trials = trials_;
   found.seconds = Seconds();
   answer_ = std::move(found);
@@ -503,18 +507,69 @@ absl::Status Searcher::OfferInitial() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<FoundPlan> Searcher::Answer(SearchStop stop) {
-  if (cancel_ != nullptr) TENON_RETURN_IF_ERROR(cancel_->Check());
-  if (!answer_.has_value()) OfferGreedy();
-  if (cancel_ != nullptr) TENON_RETURN_IF_ERROR(cancel_->Check());
-  if (!answer_.has_value()) {
-    if (!failed_.ok()) return failed_;
+// The plain greedy tree with slices for ever larger results, until these no longer make the peak
+// smaller. It does not depend on the budget, so that a budget of the smallest peak is enough, too,
+// whatever the trials find there.
+absl::Status Searcher::OfferSmallest() {
+  constexpr double kStep = 4;
+  constexpr int kMostRises = 4;
+  const Candidate greedy = Greedy();
+  TrialOptions limited = OptionsOfTrials();
+  const bool slices = options_.slicing_mode != SlicingMode::kNone;
+  const double most = slices && options_.target_elements.has_value()
+                          ? static_cast<double>(*options_.target_elements)
+                          : kInfinity;
+  Random random(options_.seed, 0);
+  std::vector<int> last;
+  double largest = slices ? 1 : most;
+  for (int rises = 0; rises < kMostRises; largest *= kStep) {
+    if (cancel_ != nullptr) TENON_RETURN_IF_ERROR(cancel_->Check());
+    limited.largest_elements = std::min(largest, most);
+    const Candidate candidate = SliceOnly(network_, limited, greedy, random, Stop({}, cancel_));
+    if (candidate.score < kInfinity && (last.empty() || candidate.sliced != last)) {
+      last = candidate.sliced;
+      TENON_ASSIGN_OR_RETURN(const int64_t bytes, options_.planned_bytes(PlanOf(candidate).plan));
+      const bool rose = bytes >= smallest_bytes_ && smallest_bytes_ < kMostBytes;
+      rises = rose ? rises + 1 : 0;
+      smallest_bytes_ = std::min(smallest_bytes_, bytes);
+      if (bytes <= *options_.memory_bytes) {
+        std::lock_guard lock(mutex_);
+        Accept(candidate);
+        return absl::OkStatus();
+      }
+      if (candidate.sliced.empty()) break;  // nor will the others be
+    }
+    if (limited.largest_elements == most) break;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Searcher::NoPlan() const {
+  if (!failed_.ok()) return failed_;
+  if (!LimitsMemory()) {
     return Error(Reason::kUnreachableTarget,
                  StrCat("no slicing that was found brings every step result to at most ",
                         FigureText(largest_), " elements at a cost below 10^308"))
         .Field("target_size")
         .Meta("target_elements", FigureText(largest_));
   }
+  Error error(Reason::kExceedsMemoryBudget,
+              StrCat("no plan that was found has a peak within the budget of ",
+                     *options_.memory_bytes, " bytes",
+                     smallest_bytes_ < kMostBytes ? StrCat("; ", smallest_bytes_, " are enough")
+                                                  : std::string()));
+  if (smallest_bytes_ < kMostBytes) std::move(error).Meta("smallest_budget_bytes", smallest_bytes_);
+  return std::move(error)
+      .Field("memory_bytes")
+      .Meta("memory_budget_bytes", *options_.memory_bytes);
+}
+
+absl::StatusOr<FoundPlan> Searcher::Answer(SearchStop stop) {
+  if (cancel_ != nullptr) TENON_RETURN_IF_ERROR(cancel_->Check());
+  if (!answer_.has_value()) OfferTree(Greedy());  // where the time was too short for a trial
+  if (!answer_.has_value() && LimitsMemory()) TENON_RETURN_IF_ERROR(OfferSmallest());
+  if (cancel_ != nullptr) TENON_RETURN_IF_ERROR(cancel_->Check());
+  if (!answer_.has_value()) return NoPlan();
   FoundPlan answer = *answer_;
   answer.trials = trials_;
   answer.seconds = Seconds();

@@ -115,7 +115,8 @@ using OnImprovement = std::function<void(const FoundPlan&)>;
 
 // Searches. Errors: BAD_PARAMETER (field of the wire's SearchOptions) for options out of range;
 // UNREACHABLE_TARGET (metadata target_elements) and EXCEEDS_MEMORY_BUDGET (metadata
-// memory_budget_bytes, needed_bytes) if no plan that was found meets the limits; CLIENT_CANCELLED
+// memory_budget_bytes, smallest_budget_bytes: with so many the same search has an answer; absent
+// where nobody can count them) if no plan that was found meets the limits; CLIENT_CANCELLED
 // within 100 ms of a cancel. When the time is over the best plan that meets the limits is the
 // answer.
 absl::StatusOr<FoundPlan> Search(const contraction::Expression& expression,

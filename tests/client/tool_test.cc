@@ -100,7 +100,7 @@ TEST_F(ToolTest, ContractsAnEinsum) {
   const Result result =
       RunWith({"contract", "a->a", a, "--server", server.address(), "--json", "--threads", "2",
                "--providers", "cpu,reference", "--memory-budget", "1KiB", "--target-size", "2^4",
-               "--output", Path("r.npy")});
+               "--search-threads", "3", "--output", Path("r.npy")});
   ASSERT_EQ(result.code, kExitOk) << result.err;
   const json answer = json::parse(result.out);
   EXPECT_EQ(answer["value"], json({1.5, -2}));
@@ -111,6 +111,7 @@ TEST_F(ToolTest, ContractsAnEinsum) {
   EXPECT_EQ(header.execution().providers(1), "reference");
   EXPECT_EQ(header.execution().memory_budget_bytes(), 1024);
   EXPECT_EQ(header.search().target_size(), 16);
+  EXPECT_EQ(header.search().threads(), 3);
   EXPECT_FALSE(header.execution().has_progress_interval_seconds());
 }
 

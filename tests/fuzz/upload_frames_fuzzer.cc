@@ -92,7 +92,8 @@ class Upload {
     memory.Check(reserved + kFixedBytes);
     spec_ = *server::ReadTensorSpec(header.spec(), "spec", State().limits);
     const int64_t bytes = *CheckedByteCount(spec_);
-    FUZZ_CHECK(reserved == ContentStore::EntryBytes(bytes));
+    const auto rank = static_cast<int64_t>(spec_.shape.size());
+    FUZZ_CHECK(reserved == ContentStore::EntryBytes(bytes, rank));
     shadow_ = std::make_unique<ShadowTensor>(bytes);
     if (header.has_inline_data()) shadow_->Append(0, header.inline_data());
     brief_ = header.has_ttl_seconds() && header.ttl_seconds() < 10;

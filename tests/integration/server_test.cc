@@ -180,7 +180,7 @@ TEST(Server, AnswersProbesMetricsAndAdministrationWhateverThreadsAreBusyWith) {
   const auto server = StartOrDie(TestConfigWithHttp());
   ASSERT_TRUE(server->WaitUntilReady());
   server::ServerState* state = server->state();
-  for (server::Executor* executor : {&state->executor, &state->searches, &state->listing}) {
+  for (server::Executor* executor : state->executors()) {
     for (int i = 0; i < 8; ++i) executor->Continue([gate] { gate.wait(); });
     EXPECT_TRUE(executor->Submit([gate] { gate.wait(); }).ok());
   }

@@ -71,6 +71,25 @@ def test_a_target_is_met_and_the_plan_runs(tenon, tmp_path):
     assert answer["value"] == pytest.approx(whole["value"], rel=1e-4)
 
 
+def test_a_plan_file_has_whole_counts(tenon, tmp_path):
+    """Figures come as logarithms, and 9 slices are not 8.999999999999998."""
+    shapes = [argument for _ in range(4) for argument in ("--shape", "3,3")]
+    tenon("plan", "ab,bc,cd,de->ae", *shapes, "--target-size", 1, "--allow-output-slicing",
+          "--max-trials", 2, "--output", tmp_path / "plan.json")
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert plan["costs"]["slices"] == 3**len(plan["sliced"]) and plan["costs"]["slices"] > 9
+    for figures in plan["costs"], plan["unsliced_costs"]:
+        assert all(value == int(value) for name, value in figures.items() if name != "score")
+
+
+def test_the_text_names_the_methods_and_zero_sizes(tenon):
+    text = tenon("plan", "ab,bc,cd->ad", "--shape", "2,3", "--shape", "3,4", "--shape", "4,5",
+                 "--methods", "greedy")
+    assert re.search(r"^methods +greedy$", text, re.M), text
+    text = tenon("plan", "ab,bc,cd->ad", "--shape", "0,3", "--shape", "3,4", "--shape", "4,0")
+    assert re.search(r"^largest intermediate +0 elements$", text, re.M), text
+
+
 def test_a_plan_of_another_network_is_refused(tenon, tmp_path):
     tenon("plan", NETWORKS / "ml_bilinear.json", "--output", tmp_path / "plan.json")
     error = tenon("contract", NETWORKS / "ml_tucker4.json", "--plan", tmp_path / "plan.json",
@@ -192,6 +211,8 @@ def test_a_target_below_the_output_is_refused(tenon):
     error = tenon("plan", "ab,bc->ac", "--shape", "8,8", "--shape", "8,8", "--target-size", 63,
                   code=3)
     assert "UNREACHABLE_TARGET" in error
+    error = tenon("plan", "ab,bc->ac", *SHAPES, "--target-size", "2^63", code=2)
+    assert "from 1 to 2^63 - 1" in error
 
 
 def test_the_json_tells_what_the_search_minimised(tenon):

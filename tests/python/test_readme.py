@@ -19,7 +19,7 @@ def blocks(language):
 @pytest.mark.parametrize("language,folder,suffix", [("cpp", "client/cpp/examples", "cc"),
                                                     ("python", "client/python/examples", "py")])
 def test_programs_in_the_readme_are_the_example_files(language, folder, suffix):
-    names = ["first_call", "measure"] if language == "cpp" else ["first_call", "plan", "measure"]
+    names = ["first_call", "plan", "measure"]
     assert blocks(language) == [(ROOT / folder / f"{n}.{suffix}").read_text() for n in names]
     assert sorted(p.stem for p in (ROOT / folder).iterdir()) == sorted(names)
 
@@ -29,6 +29,17 @@ def test_first_call_from_cpp(server):
                             env={**os.environ, "TENON_SERVER": server.address},
                             capture_output=True, text=True, timeout=60)
     assert (result.returncode, result.stdout) == (0, "9 9 9 9\n"), result.stderr
+
+
+def test_plan_from_cpp(server):
+    result = subprocess.run([str(BUILD / "client" / "cpp" / "tenon_plan")],
+                            env={**os.environ, "TENON_SERVER": server.address},
+                            capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    slices, value = result.stdout.splitlines()
+    assert int(slices.removesuffix(" slices")) > 1
+    assert float(value) == pytest.approx(1, rel=1e-12)
+    assert "multiply-adds" in result.stderr
 
 
 def value_of_the_ring():

@@ -100,6 +100,15 @@ TEST_F(ContentStoreTest, AnExpectedHashIsChecked) {
   EXPECT_TRUE(created_);
 }
 
+TEST_F(ContentStoreTest, LongShapesAreReserved) {
+  constexpr int64_t kRank = 150;
+  const int64_t bytes = 1 + kEntry + (kRank - ContentStore::kEntryRank) * 8;
+  const auto stored = Put(MakeTensor(std::vector<int64_t>(kRank, 1), 1));
+  EXPECT_EQ(budget_.reserved_bytes(), bytes);
+  EXPECT_EQ(store_.reserved_bytes(), bytes);
+  EXPECT_EQ(ContentStore::EntryBytes(1, kRank), bytes);
+}
+
 TEST_F(ContentStoreTest, BytesAreReservedOnce) {
   auto reservation = budget_.Reserve(600 + kEntry);
   ASSERT_TRUE(reservation.ok());

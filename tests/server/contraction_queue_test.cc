@@ -298,8 +298,27 @@ TEST_F(SearchQueueTest, ContractionsWithAPlanDoNotWaitForSearches) {
   EXPECT_TRUE(planned.status.ok()) << Summary(planned.status);
 }
 
+// What a contraction without a plan does by itself ends soon, so that it does not wait for those
+// that ask for long searches.
+TEST_F(SearchQueueTest, BriefSearchesDoNotWaitForLongOnes) {
+  const Answer unasked = Contract(&server_, Ring(12, "b", true));
+  EXPECT_TRUE(unasked.status.ok()) << Summary(unasked.status);
+  EXPECT_EQ(unasked.report->plan().provenance().source(), v1::PLAN_SOURCE_SEARCH);
+  v1::EstimateRequest estimate;
+  *estimate.mutable_header() = Ring(14, "d");
+  v1::EstimateResponse response;
+  grpc::ClientContext context;
+  const grpc::Status estimated = server_.stub().Estimate(&context, estimate, &response);
+  EXPECT_TRUE(estimated.ok()) << Summary(estimated);
+  v1::ContractHeader asked = Ring(15, "e", true);
+  asked.mutable_search()->set_max_time_seconds(0.05);
+  EXPECT_TRUE(Contract(&server_, asked).status.ok());
+  EXPECT_EQ(server_.state().searches.running(), 1);
+}
+
 TEST_F(SearchQueueTest, ContractionsThatSearchWaitAndTellIt) {
   v1::ContractHeader header = Ring(12, "c", true);
+  header.mutable_search()->set_max_trials(4);
   header.mutable_execution()->set_progress_interval_seconds(0.01);
   header.mutable_execution()->set_priority(v1::PRIORITY_CLASS_INTERACTIVE);
   ContractClient client(&server_);
@@ -328,6 +347,7 @@ TEST_F(SearchQueueTest, CancelledSearchesLeaveTheQueue) {
 TEST_F(SearchQueueTest, EstimatesOfLargeNetworksWaitAsSearchesDo) {
   v1::EstimateRequest request;
   *request.mutable_header() = Ring(40, "d");
+  request.mutable_header()->mutable_search()->set_max_trials(4);
   request.mutable_header()->mutable_execution()->set_max_queue_seconds(0.02);
   v1::EstimateResponse response;
   grpc::ClientContext context;

@@ -97,9 +97,7 @@ class PlanServiceTest : public ::testing::Test {
   // Until no request is at work.
   void AwaitIdle() {
     const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    const auto running = [this] {
-      return server_.state().executor.running() + server_.state().searches.running();
-    };
+    const auto running = [this] { return server_.state().running(); };
     while (running() > 0 && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
     EXPECT_EQ(running(), 0);
   }

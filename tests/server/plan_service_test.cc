@@ -384,6 +384,8 @@ TEST_F(PlanServiceTest, RefusesOptionsThatMakeNoSense) {
        [](S* s) { s->set_read_write_weight(-1); }},
       {"INVALID_ARGUMENT BAD_PARAMETER search.read_write_weight",
        [](S* s) { s->set_read_write_weight(HUGE_VAL); }},
+      {"INVALID_ARGUMENT BAD_PARAMETER search.read_write_weight",
+       [](S* s) { s->set_read_write_weight(1e300); }},
       {"INVALID_ARGUMENT BAD_PARAMETER search.target_size", [](S* s) { s->set_target_size(0); }},
       {"INVALID_ARGUMENT BAD_PARAMETER search.memory_bytes", [](S* s) { s->set_memory_bytes(-5); }},
       {"INVALID_ARGUMENT BAD_PARAMETER search.max_time_seconds",

@@ -22,10 +22,14 @@ namespace {
 
 constexpr double kProgressSeconds = 0.25;
 
+std::string FormatPower(double log2) {
+  return std::isinf(log2) ? "0" : StrCat("2^", FormatNumber(log2, 4));
+}
+
 std::string ImprovementText(const v1::PlanImprovement& better) {
   std::string text =
-      StrCat("log10 flops ", FormatNumber(better.total().log10_flops(), 5), ", largest 2^",
-             FormatNumber(better.total().log2_largest_intermediate(), 4));
+      StrCat("log10 flops ", FormatNumber(better.total().log10_flops(), 5), ", largest ",
+             FormatPower(better.total().log2_largest_intermediate()));
   if (better.slices() > 1) text += StrCat(", ", better.slices(), " slices");
   return text;
 }
@@ -77,6 +81,7 @@ Json ToJson(const v1::PlanResult& result) {
   json["predicted_seconds"] =
       plan.has_predicted_seconds() ? Json(plan.predicted_seconds()) : Json(nullptr);
   json["planned_peak_bytes"] = result.planned_peak_bytes();
+  if (result.has_refusal()) json["refusal"] = MessageToJson(result.refusal());
   json["wall_s"] = plan.provenance().search_seconds();
   Json& path = json[plan.path().format() == v1::PATH_FORMAT_LINEAR ? "path_linear" : "path_ssa"];
   path = Json::array();
@@ -124,9 +129,9 @@ void PrintText(const v1::PlanResult& result, std::ostream* out) {
       {"steps", StrCat(plan.steps())},
       {"log10 flops", FormatNumber(plan.unsliced().log10_flops(), 6)},
       {"log10 flops, all slices", FormatNumber(plan.total().log10_flops(), 6)},
-      {"slices", StrCat(plan.slices(), " (2^", FormatNumber(plan.log2_slices(), 4), ")")},
+      {"slices", StrCat(plan.slices(), " (", FormatPower(plan.log2_slices()), ")")},
       {"largest intermediate",
-       StrCat("2^", FormatNumber(plan.per_slice().log2_largest_intermediate(), 4), " elements")},
+       StrCat(FormatPower(plan.per_slice().log2_largest_intermediate()), " elements")},
       {"planned peak", FormatPlannedPeak(result.planned_peak_bytes())},
       {"predicted time",
        plan.has_predicted_seconds() ? FormatSeconds(plan.predicted_seconds()) : "unknown"},
@@ -137,7 +142,16 @@ void PrintText(const v1::PlanResult& result, std::ostream* out) {
     rows.emplace_back("log2 score", StrCat(FormatNumber(plan.total().log2_score(), 6),
                                            ", as executed ", FormatNumber(plan.log2_score(), 6)));
   }
+  std::string methods;
+  for (const int method : plan.provenance().methods()) {
+    methods += StrCat(methods.empty() ? "" : ", ",
+                      ShortEnumName(static_cast<v1::SearchMethod>(method)));
+  }
+  if (!methods.empty()) rows.emplace_back("methods", methods);
   *out << FormatPairs(rows);
+  if (result.has_refusal()) {
+    *out << "\nthis server can't run it: " << result.refusal().message() << "\n";
+  }
 }
 
 absl::Status Run(const Arguments& arguments, const Session& session) {

@@ -64,6 +64,9 @@ absl::Status ReadBudget(const Arguments& arguments, v1::SearchOptions* search) {
   TENON_ASSIGN_OR_RETURN(const auto trials,
                          GetParsed<int64_t>(arguments, "max-trials", ParseCount));
   if (trials.has_value()) search->set_max_trials(*trials);
+  TENON_ASSIGN_OR_RETURN(const auto threads,
+                         GetParsed<int32_t>(arguments, "search-threads", ParseSmallCount));
+  if (threads.has_value()) search->set_threads(*threads);
   if (const auto seed = arguments.Get("seed")) {
     uint64_t number = 0;
     if (!absl::SimpleAtoi(*seed, &number)) {
@@ -102,15 +105,18 @@ struct Numbered {
   }
 };
 
-// Those beyond the range of a double are infinite.
+// Those beyond the range of a double are infinite. All are counts: what rounding made of their
+// logarithms is taken back.
 PlanFigures Figures(const v1::PlanCost& cost, double log2_slices) {
-  return {{"flops", std::pow(10.0, cost.log10_flops())},
-          {"write", std::exp2(cost.log2_writes())},
-          {"read_write", std::exp2(cost.log2_read_write())},
-          {"max_size", std::exp2(cost.log2_largest_intermediate())},
-          {"max_step", std::exp2(cost.log2_largest_step())},
-          {"peak_size", std::exp2(cost.log2_peak())},
-          {"slices", std::exp2(log2_slices)}};
+  PlanFigures figures = {{"flops", std::pow(10.0, cost.log10_flops())},
+                         {"write", std::exp2(cost.log2_writes())},
+                         {"read_write", std::exp2(cost.log2_read_write())},
+                         {"max_size", std::exp2(cost.log2_largest_intermediate())},
+                         {"max_step", std::exp2(cost.log2_largest_step())},
+                         {"peak_size", std::exp2(cost.log2_peak())},
+                         {"slices", std::exp2(log2_slices)}};
+  for (auto& [name, figure] : figures) figure = std::round(figure);
+  return figures;
 }
 
 PlanFigures FiniteFigures(const v1::PlanCost& cost, double log2_slices) {
@@ -136,6 +142,7 @@ std::vector<Option> SearchOptionsOfTool() {
       {"max-trials", "N",
        "Trials of the search; without --max-time the plan depends on them and the seed alone."},
       {"seed", "N", "Seed of the search (default: 0)."},
+      {"search-threads", "N", "Threads of the search (default: all cores)."},
       {"objective", "NAME",
        "flops, read_write, weighted (1 : 64, the default), largest_intermediate or seconds."},
       {"plan-for", "PROVIDER",

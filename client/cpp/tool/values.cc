@@ -89,7 +89,7 @@ absl::StatusOr<int64_t> ParseCount(std::string_view text, std::string_view optio
   double number = 0;
   if (!count.has_value() && absl::SimpleAtod(ToAbsl(text), &number)) count = Whole(number);
   if (count.has_value() && *count >= 1) return *count;
-  return Bad(option, text, "a count such as 1000, 2^24 or 1e6");
+  return Bad(option, text, "a count from 1 to 2^63 - 1, such as 1000, 2^24 or 1e6");
 }
 
 absl::StatusOr<int32_t> ParseSmallCount(std::string_view text, std::string_view option) {

@@ -1,0 +1,107 @@
+// Memory budgets: what a refusal says would be enough is enough.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+
+#include "tests/server/contraction_test_server.h"
+#include "tests/server/measurement_test_server.h"
+#include "tests/server/plan_service_fixture.h"
+
+namespace tenon::server {
+namespace {
+
+int64_t SmallestBudget(const grpc::Status& refused) {
+  const CallError error = ErrorOf(refused);
+  EXPECT_EQ(error.reason, "EXCEEDS_MEMORY_BUDGET") << error.message;
+  const auto found = error.metadata.find("smallest_budget_bytes");
+  EXPECT_NE(found, error.metadata.end()) << error.message;
+  return found == error.metadata.end() ? 0 : std::stoll(found->second);
+}
+
+class PlanMemoryTest : public PlanServiceTest {};
+
+TEST_F(PlanMemoryTest, APlanFitsTheBudgetThatARefusalNames) {
+  for (const auto& header : {Lattice(4, 3), Lattice(7, 4), Ring(24, "a")}) {
+    for (const uint64_t seed : {0, 1}) {
+      v1::PlanContractionRequest request = Request(header, 8);
+      request.mutable_search()->set_seed(seed);
+      request.mutable_execution()->set_memory_budget_bytes(1000);
+      const int64_t smallest = SmallestBudget(Plan(request).status);
+      EXPECT_GT(smallest, 1000);
+      request.mutable_execution()->set_memory_budget_bytes(smallest);
+      const Planned planned = Plan(request);
+      ASSERT_TRUE(planned.plan.has_value()) << Summary(planned.status);
+      EXPECT_LE(planned.plan->planned_peak_bytes(), smallest);
+    }
+  }
+}
+
+TEST_F(PlanMemoryTest, WithATargetTheBudgetNamedIsThatOfPlansThatMeetIt) {
+  v1::PlanContractionRequest request = Request(Lattice(6, 4), 8);
+  request.mutable_search()->set_target_size(16);
+  request.mutable_execution()->set_memory_budget_bytes(1000);
+  const int64_t smallest = SmallestBudget(Plan(request).status);
+  request.mutable_execution()->set_memory_budget_bytes(smallest);
+  const Planned planned = Plan(request);
+  ASSERT_TRUE(planned.plan.has_value()) << Summary(planned.status);
+  EXPECT_LE(planned.plan->plan().per_slice().log2_largest_intermediate(), 4 + 1e-9);
+}
+
+TEST_F(PlanMemoryTest, AContractionRunsInTheBudgetThatARefusalNames) {
+  // With a search of its own, and with none, which leaves the slicing to the engine.
+  for (const auto& header : {Lattice(4, 3, true), MatrixProduct()}) {
+    v1::ContractHeader tight = header;
+    tight.mutable_execution()->set_memory_budget_bytes(1);
+    const int64_t smallest = SmallestBudget(Contract(&server_, tight).status);
+    tight.mutable_execution()->set_memory_budget_bytes(smallest);
+    const Answer answer = Contract(&server_, tight);
+    ASSERT_TRUE(answer.status.ok()) << Summary(answer.status);
+    EXPECT_EQ(answer.results[0].bytes, Contract(&server_, header).results[0].bytes);
+    tight.mutable_execution()->set_memory_budget_bytes(smallest - 1);
+    if (header.network().operands_size() == 2) {  // no search that could find a better plan
+      EXPECT_EQ(SmallestBudget(Contract(&server_, tight).status), smallest);
+    }
+  }
+}
+
+TEST_F(PlanMemoryTest, APlanTellsThatThisServerCannotRunIt) {
+  ContractionTestServer small({.budget_bytes = 1 << 20});
+  v1::PlanContractionRequest request = Request(Lattice(7, 8), 2);
+  grpc::ClientContext context;
+  const auto reader = small.stub().PlanContraction(&context, request);
+  v1::PlanContractionResponse frame, last;
+  while (reader->Read(&frame)) last = frame;
+  const grpc::Status status = reader->Finish();
+  ASSERT_TRUE(status.ok()) << Summary(status);
+  ASSERT_GT(last.plan().planned_peak_bytes(), 1 << 20);
+  EXPECT_EQ(last.plan().refusal().reason(), "EXCEEDS_SERVER_LIMIT");
+  const Planned planned = Plan(Request(Ring(12, "a"), 2));
+  ASSERT_TRUE(planned.plan.has_value()) << Summary(planned.status);
+  EXPECT_FALSE(planned.plan->has_refusal());
+}
+
+TEST_F(PlanMemoryTest, ASearchThatWouldOutliveTheDeadlineIsRefused) {
+  v1::PlanContractionRequest request;
+  *request.mutable_network() = Ring(40, "a").network();
+  request.mutable_search()->set_max_time_seconds(100);
+  const auto plan = [&] {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(50));
+    v1::PlanContractionResponse frame;
+    const auto reader = server_.stub().PlanContraction(&context, request);
+    while (reader->Read(&frame)) {
+    }
+    return reader->Finish();
+  };
+  const CallError refused = ErrorOf(plan());
+  EXPECT_EQ(refused.reason, "DEADLINE_INFEASIBLE") << refused.message;
+  EXPECT_EQ(refused.metadata.at("estimate_seconds"), "100");
+  request.mutable_search()->set_max_trials(2);  // which end it sooner
+  const grpc::Status by_trials = plan();
+  EXPECT_TRUE(by_trials.ok()) << Summary(by_trials);
+}
+
+}  // namespace
+}  // namespace tenon::server
