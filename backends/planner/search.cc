@@ -559,9 +559,7 @@ absl::Status Searcher::NoPlan() const {
                      smallest_bytes_ < kMostBytes ? StrCat("; ", smallest_bytes_, " are enough")
                                                   : std::string()));
   if (smallest_bytes_ < kMostBytes) std::move(error).Meta("smallest_budget_bytes", smallest_bytes_);
-  return std::move(error)
-      .Field("memory_bytes")
-      .Meta("memory_budget_bytes", *options_.memory_bytes);
+  return std::move(error).Field("memory_bytes").Meta("memory_budget_bytes", *options_.memory_bytes);
 }
 
 absl::StatusOr<FoundPlan> Searcher::Answer(SearchStop stop) {
