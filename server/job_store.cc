@@ -115,6 +115,15 @@ int64_t FreeStateBytes(const std::string& path) {
   return static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize);
 }
 
+bool IsStateFolderInUse(const std::string& folder) {
+  const std::string path = StrCat(folder, "/lock");
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (descriptor < 0) return false;
+  const bool used = flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  close(descriptor);
+  return used;
+}
+
 absl::StatusOr<JobStore::FolderLock> JobStore::FolderLock::Take(const std::string& folder) {
   if (mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
     return BadFolder(folder, StrCat("can't be made: ", SystemText(errno)));

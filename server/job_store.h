@@ -28,6 +28,10 @@ namespace tenon::server {
 // Bytes that are free on the file system of a folder, or of the one above it if it is not there.
 int64_t FreeStateBytes(const std::string& path);
 
+// Whether a server that runs holds the job store in a folder. False where there is none, or nobody
+// may look.
+bool IsStateFolderInUse(const std::string& folder);
+
 struct JobRow {
   int64_t number = 0;  // in order of making; never used twice
   std::string id, owner, request_id;
