@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/core/block_pool.h"
+#include "server/allocator.h"
 #include "server/caches.h"
 #include "server/content_store.h"
 #include "server/job_board.h"
@@ -247,6 +248,17 @@ void AppendProcess(const ServerState& state, std::vector<MetricFamily>& families
                             std::chrono::duration<double>(since_epoch).count()));
 }
 
+void AppendAllocator(std::vector<MetricFamily>& families) {
+  const AllocatorStats stats = ReadAllocatorStats();
+  MetricFamily bytes = Family("tenon_allocator_bytes",
+                              "Memory of the C library's allocator: its heaps, what of them is in "
+                              "use, and what is mapped beside them. Tensors are not in it.");
+  Add(bytes, static_cast<double>(stats.arena_bytes), {{"kind", "arena"}});
+  Add(bytes, static_cast<double>(stats.in_use_bytes), {{"kind", "in_use"}});
+  Add(bytes, static_cast<double>(stats.mapped_bytes), {{"kind", "mapped"}});
+  families.push_back(std::move(bytes));
+}
+
 }  // namespace
 
 std::string MetricsText(ServerState& state) {
@@ -259,6 +271,7 @@ std::string MetricsText(ServerState& state) {
   AppendProviderMemory(state, families);
   AppendCaches(state, families);
   AppendProcess(state, families);
+  AppendAllocator(families);
   return prometheus::TextSerializer().Serialize(families);
 }
 

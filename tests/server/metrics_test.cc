@@ -58,6 +58,21 @@ TEST(Metrics, ExpositionKeepsItsSchema) {
   EXPECT_EQ(schema, testing::ReadFileOrDie(testing::TestPath("golden/metrics.txt"))) << schema;
 }
 
+TEST(Metrics, TellsWhatTheAllocatorHolds) {
+  const auto state = MakeState();
+  const auto held = [&] {
+    const auto families = testing::ParsePrometheus(MetricsText(*state));
+    const auto& series = families.at("tenon_allocator_bytes").series;
+    EXPECT_GE(series.at("kind=\"arena\""), series.at("kind=\"in_use\""));
+    return series.at("kind=\"in_use\"") + series.at("kind=\"mapped\"");
+  };
+  constexpr size_t kBytes = size_t{64} << 20;
+  const double before = held();
+  const std::unique_ptr<char[]> block(new char[kBytes]);
+  block[0] = 1;
+  EXPECT_GE(held() - before, kBytes / 2) << "in a heap or mapped";
+}
+
 TEST(Metrics, EightDevicesStayBelowTheLimitOfSeries) {
   const auto state = MakeState();
   std::vector<std::string> names = {"cpu", "reference"};
