@@ -183,7 +183,7 @@ absl::Status MeasurementStream::Admit(Reservation memory) {
   TENON_RETURN_IF_ERROR(call_->Admit(std::move(memory)));
   tally_.Accepted(*call_);
   TENON_RETURN_IF_ERROR(
-      wait_.ForSlot(&server_->executor, OnExecutor([this] { Start(); }), Refused()));
+      wait_.ForSlot(&server_->executor, OnExecutor(kAdmission, [this] { Start(); }), Refused()));
   if (cancel()->cancelled()) wait_.Leave();  // as above
   if (call_->may_be_single()) single_ = std::make_unique<v1::MeasureSingle>();
   v1::MeasureResponse response;

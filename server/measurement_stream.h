@@ -84,13 +84,15 @@ class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::Measur
   ItemPointer NewItem(int64_t index, const std::string& name);
   void Ready(const ItemPointer& item);
 
-  // The workers' side.
+  // The workers' side. The phases are what the watch calls them.
+  static constexpr std::string_view kAdmission = "admission", kOriginal = "original",
+                                    kScoring = "scoring";
   template <typename Work>
-  std::function<void()> OnExecutor(Work work) {
-    return [self = Self(), work = std::move(work)] {
+  std::function<void()> OnExecutor(std::string_view phase, Work work) {
+    return [self = Self(), phase, work = std::move(work)] {
       if (self->cancel()->cancelled()) return;  // the stream ends by itself
       const WorkWatch::Entry entry(&self->server_->work_watch, self->cancel(),
-                                   MethodName(Method::kMeasure), self->RequestId());
+                                   MethodName(Method::kMeasure), phase, self->RequestId());
       if (const auto seconds = self->RunTask(work)) {
         self->server_->metrics.ObserveCancellation(*seconds);
       }

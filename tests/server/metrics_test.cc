@@ -58,6 +58,21 @@ TEST(Metrics, ExpositionKeepsItsSchema) {
   EXPECT_EQ(schema, testing::ReadFileOrDie(testing::TestPath("golden/metrics.txt"))) << schema;
 }
 
+TEST(Metrics, TellsHowLongTheLongestTaskOfEachMethodRuns) {
+  const auto state = MakeState();
+  const auto longest = [&](Method method) {
+    const auto families = testing::ParsePrometheus(MetricsText(*state));
+    return families.at("tenon_longest_running_seconds")
+        .series.at(StrCat("method=\"", MethodName(method), "\""));
+  };
+  EXPECT_EQ(longest(Method::kMeasure), 0);
+  CancelToken cancel;
+  const WorkWatch::Entry entry(&state->work_watch, &cancel, MethodName(Method::kMeasure), "scoring",
+                               "a");
+  EXPECT_GT(longest(Method::kMeasure), 0);
+  EXPECT_EQ(longest(Method::kContract), 0);
+}
+
 TEST(Metrics, TellsWhatTheAllocatorHolds) {
   const auto state = MakeState();
   const auto held = [&] {
