@@ -245,6 +245,9 @@ absl::Status Load(const Arguments& arguments, const Session& session, MeasureInp
 }
 
 std::string ProgressText(const v1::MeasureProgress& progress) {
+  if (progress.phase() == v1::MEASURE_PHASE_QUEUED) {
+    return StrCat("queued behind ", progress.queue_position());
+  }
   std::string text = StrCat(ShortEnumName(progress.phase()), ", ", progress.projections_done());
   if (progress.has_projections_total()) text += StrCat(" of ", progress.projections_total());
   text += " projections done";
