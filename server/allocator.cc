@@ -17,4 +17,10 @@ bool TuneAllocator() {
   return mallopt(M_MMAP_THRESHOLD, kMmapThreshold) == 1 && arenas && trim && pad;
 }
 
+AllocatorStats ReadAllocatorStats() {
+  const struct mallinfo2 info = mallinfo2();
+  return {static_cast<int64_t>(info.arena), static_cast<int64_t>(info.uordblks),
+          static_cast<int64_t>(info.hblkhd)};
+}
+
 }  // namespace tenon::server

@@ -1,7 +1,9 @@
-// Tuning of the C library's allocator, for the server's process only.
+// The C library's allocator: its tuning, for the server's process only, and what it holds.
 
 #ifndef TENON_SERVER_ALLOCATOR_H_
 #define TENON_SERVER_ALLOCATOR_H_
+
+#include <cstdint>
 
 namespace tenon::server {
 
@@ -12,6 +14,15 @@ namespace tenon::server {
 // 2.6-2.9 GB/s and uploads from 1.9-2.3 to 3.3 (loopback TCP, one stream). What the heap keeps
 // beyond need is bounded by the trim threshold per arena, and the number of arenas is bounded.
 bool TuneAllocator();
+
+// What the allocator holds now, all arenas together, in bytes. Requests' tensors are not in it:
+// BlockPool counts those. Takes each arena's lock for a moment; thread-safe.
+struct AllocatorStats {
+  int64_t arena_bytes = 0;   // of the heaps: in_use_bytes and what they keep beside that
+  int64_t in_use_bytes = 0;  // in the heaps
+  int64_t mapped_bytes = 0;  // mapped one by one, beside the heaps
+};
+AllocatorStats ReadAllocatorStats();
 
 }  // namespace tenon::server
 

@@ -54,6 +54,9 @@ ABSL_FLAG(
     absl::Duration, stuck_work_limit, absl::Seconds(30),
     "A worker that goes on for this long after its work was cancelled is stuck: its request is "
     "logged and the server is not ready until it ends. 0: never.");
+ABSL_FLAG(absl::Duration, slow_work_log, absl::Minutes(10),
+          "A task that computes for this long, though nobody told it to stop, is logged once with "
+          "its request and phase. 0: never.");
 ABSL_FLAG(absl::Duration, drain_delay, absl::Seconds(5),
           "After the first SIGTERM, go on accepting work for this long while saying not ready, so "
           "that balancers look elsewhere.");
@@ -297,6 +300,7 @@ absl::Status FillDurations(Config* config) {
   TENON_DURATION(max_queue_wait, kNone);
   TENON_DURATION(write_stall_timeout, kShort);
   TENON_DURATION(stuck_work_limit, kNone);
+  TENON_DURATION(slow_work_log, kNone);
   TENON_DURATION(drain_delay, kNone);
   TENON_DURATION(grace_period, kNone);
   TENON_DURATION(kill_limit, kNone);

@@ -37,6 +37,7 @@ struct Config {
   absl::Duration write_stall_timeout;
   std::string exit_when;            // failed providers that end the server: any, all, never
   absl::Duration stuck_work_limit;  // 0: off
+  absl::Duration slow_work_log;     // 0: off
 
   absl::Duration drain_delay, grace_period, kill_limit;
   absl::Duration keepalive_time, keepalive_timeout, keepalive_min_client_interval;

@@ -75,7 +75,8 @@ class EstimateCall final : public grpc::ServerUnaryReactor,
   template <typename Work>
   std::function<void()> Step(Work work) {
     return [self = shared_from_this(), work = std::move(work)] {
-      const WorkWatch::Entry entry(&self->state_->work_watch, &self->cancel(), kMethodName, "");
+      const WorkWatch::Entry entry(&self->state_->work_watch, &self->cancel(), kMethodName,
+                                   "planning", "");
       bool done = true;
       const absl::Status status = AnswerWithinMemory([&]() -> absl::Status {
         TENON_RETURN_IF_ERROR(self->cancel().Check());

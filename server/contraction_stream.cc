@@ -23,6 +23,8 @@ constexpr double kShorterThanWaking = 50e-6;
 
 // What a stack of sets may wait for more of them.
 constexpr std::chrono::milliseconds kLongestWait(20);
+// What the watch calls the work on inputs.
+constexpr char kExecuting[] = "executing";
 
 double Seconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
@@ -167,9 +169,14 @@ bool ContractStream::MayRunAtOnce(std::optional<double> seconds) const {
          state_->executor.running() == 0;
 }
 
+void ContractStream::Enter(std::string_view phase, WatchEntry* entry) {
+  entry->emplace(&state_->work_watch, cancel(), MethodName(Method::kContract), phase, request_id_);
+}
+
 std::function<void()> ContractStream::Step(Stage stage) {
   return [self = self(), stage] {
-    self->Work([&] {
+    self->Work("planning", [&](WatchEntry* entry) {
+      self->stage_entry_ = entry;
       absl::Status status = self->cancel()->Check();
       if (status.ok()) status = ((*self).*stage)();
       if (!status.ok()) self->Fail(status);
@@ -250,6 +257,7 @@ bool ContractStream::IsSmall() const {
 }
 
 absl::Status ContractStream::AnswerSmall() {
+  Enter(kExecuting, stage_entry_);
   accepted_time_ = Clock::now();
   TENON_ASSIGN_OR_RETURN(std::unique_ptr<ContractUpload> upload, work_->CreateUpload());
   work_->SetFixed(upload->TakeFixed());
@@ -305,10 +313,11 @@ void ContractStream::Wake() {
   }
   const auto seconds = work_->job().predicted_seconds();
   if (seconds.has_value() && MayRunAtOnce(*seconds * SetsTogether())) {
-    return Work([&] { RunSets(/*may_wait=*/false); });
+    return Work(kExecuting, [&](WatchEntry*) { RunSets(/*may_wait=*/false); });
   }
-  state_->executor.Continue(
-      [self = self()] { self->Work([&] { self->RunSets(/*may_wait=*/true); }); });
+  state_->executor.Continue([self = self()] {
+    self->Work(kExecuting, [&](WatchEntry*) { self->RunSets(/*may_wait=*/true); });
+  });
 }
 
 void ContractStream::RunSets(bool may_wait) {

@@ -65,13 +65,16 @@ class ContractStream final : public BidiStream<v1::ContractRequest, v1::Contract
   void TellWaiting();  // progress, until it is admitted
   void StopTelling();
 
-  // The executor.
+  // The executor. `task` gets the watch's entry of its work.
+  using WatchEntry = std::optional<WorkWatch::Entry>;
   template <typename Task>
-  void Work(const Task& task) {
-    const WorkWatch::Entry entry(&state_->work_watch, cancel(), MethodName(Method::kContract),
-                                 request_id_);
-    if (const auto seconds = RunTask(task)) state_->metrics.ObserveCancellation(*seconds);
+  void Work(std::string_view phase, const Task& task) {
+    WatchEntry entry;
+    Enter(phase, &entry);
+    const auto seconds = RunTask([&] { task(&entry); });
+    if (seconds.has_value()) state_->metrics.ObserveCancellation(*seconds);
   }
+  void Enter(std::string_view phase, WatchEntry* entry);
   bool MayRunAtOnce(std::optional<double> seconds) const;
   bool IsSmall() const;
   absl::Status AnswerSmall();
@@ -103,9 +106,10 @@ class ContractStream final : public BidiStream<v1::ContractRequest, v1::Contract
   bool header_complete_ = false;  // set before anything else runs: no frame may follow the header
   std::unique_ptr<ContractWork> work_;
   std::unique_ptr<ContractUpload> upload_;
-  bool fixed_taken_ = false;         // the operands that do not vary are with work_
-  int inputs_made_ = 1;              // sets of buffers for varying operands
-  Clock::time_point accepted_time_;  // ready for chunks
+  WatchEntry* stage_entry_ = nullptr;  // of the stage that runs, for that alone
+  bool fixed_taken_ = false;           // the operands that do not vary are with work_
+  int inputs_made_ = 1;                // sets of buffers for varying operands
+  Clock::time_point accepted_time_;    // ready for chunks
   Clock::time_point last_progress_;
   std::atomic<bool> progress_pending_{false};
   std::atomic<int64_t> received_bytes_{0}, sent_bytes_{0};

@@ -3,6 +3,7 @@
 #include <netdb.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/timex.h>
 #include <unistd.h>
@@ -23,6 +24,7 @@
 #include "backends/cpu/host_provider.h"
 #include "backends/cpu/provider.h"
 #include "backends/plugin/provider.h"
+#include "server/job_store.h"
 #include "server/process_stats.h"
 #include "server/provider_setup.h"
 #include "server/version.h"
@@ -232,6 +234,20 @@ absl::Status TryToWrite(const fs::path& directory) {
   return written ? absl::OkStatus() : Error(Reason::kPermissionDenied, std::strerror(why)).Build();
 }
 
+// Adds whose folder it is, and what to do when others than this user reach it; `others`: the mode
+// bits that only this user should have. A folder that is not there will be this user's alone.
+void ExamineOwner(const std::string& path, mode_t others, std::string_view why, Finding* finding) {
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) return;
+  constexpr mode_t kPermissions = 07777;
+  finding->fact += absl::StrFormat(", mode %04o, of user %d", status.st_mode & kPermissions,
+                                   static_cast<int>(status.st_uid));
+  if (finding->verdict != Verdict::kOk) return;
+  if (status.st_uid == geteuid() && (status.st_mode & others) == 0) return;
+  finding->verdict = Verdict::kWarn;
+  finding->advice = StrCat(why, ": give it to the server's user alone (chown, chmod 700)");
+}
+
 }  // namespace
 
 Finding ExamineDirectory(const std::string& subject, const std::string& path, int64_t needed_bytes,
@@ -265,6 +281,37 @@ Finding ExamineDirectory(const std::string& subject, const std::string& path, in
             StrCat("less than ", Bytes(needed_bytes), " is free: make room")};
   }
   return {subject, Verdict::kOk, fact, ""};
+}
+
+Finding ExamineStateFolder(const Config& config) {
+  if (config.state_dir.empty()) {
+    return {"state", Verdict::kOk, "off: no --state_dir, so no jobs", ""};
+  }
+  Finding finding = ExamineDirectory("state", config.state_dir, config.state_budget_bytes, true);
+  finding.fact += StrCat("; --state_budget ", Bytes(config.state_budget_bytes));
+  ExamineOwner(config.state_dir, S_IRWXG | S_IRWXO, "others reach the data of jobs", &finding);
+  if (IsStateFolderInUse(config.state_dir)) {
+    finding.verdict = Verdict::kFail;
+    finding.fact += ", used by another server";
+    finding.advice = "end that server, or name another directory";
+  }
+  return finding;
+}
+
+Finding ExamineScratchFolder(const Config& config) {
+  if (config.scratch_budget_bytes == 0) {
+    return {"scratch", Verdict::kOk, "off: --scratch_budget is 0", ""};
+  }
+  Finding finding = ExamineDirectory("scratch", config.scratch_dir, config.scratch_budget_bytes,
+                                     !config.default_scratch_dir);
+  finding.fact += StrCat("; --scratch_budget ", Bytes(config.scratch_budget_bytes));
+  // One that was named may be shared; the server does without a default one that others write to.
+  if (config.default_scratch_dir) {
+    ExamineOwner(config.scratch_dir, S_IWGRP | S_IWOTH, "others may write there", &finding);
+  } else {
+    ExamineOwner(config.scratch_dir, 0, "it is another user's", &finding);
+  }
+  return finding;
 }
 
 Finding ExamineAddress(const std::string& subject, const Address& address) {
@@ -309,12 +356,8 @@ std::vector<Finding> ExamineMachine(const Config& config) {
       ExamineMemory(config),    ExamineHugePages(),
       ExamineFileLimit(config), ExamineLockedMemory(has_device),
   };
-  if (config.scratch_budget_bytes > 0) {
-    findings.push_back(ExamineDirectory("scratch", config.scratch_dir, config.scratch_budget_bytes,
-                                        !config.default_scratch_dir));
-  } else {
-    findings.push_back({"scratch", Verdict::kOk, "off: --scratch_budget is 0", ""});
-  }
+  findings.push_back(ExamineScratchFolder(config));
+  findings.push_back(ExamineStateFolder(config));
   if (!config.calibration_dir.empty()) {
     findings.push_back(ExamineDirectory("calibration", config.calibration_dir, kMiB, false));
   }

@@ -21,6 +21,11 @@ std::vector<Finding> ExamineMachine(const Config& config);
 Finding ExamineDirectory(const std::string& subject, const std::string& path, int64_t needed_bytes,
                          bool required);
 
+// The folder of the job store, and that of temporary files: as above, with who owns it and who may
+// read it, and whether another server has the job store. Ok for what is off.
+Finding ExamineStateFolder(const Config& config);
+Finding ExamineScratchFolder(const Config& config);
+
 // Whether an address can be listened on now.
 Finding ExamineAddress(const std::string& subject, const Address& address);
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/core/block_pool.h"
+#include "server/allocator.h"
 #include "server/caches.h"
 #include "server/content_store.h"
 #include "server/job_board.h"
@@ -77,6 +78,22 @@ std::string IsaOf(const ServerState& state) {
   return "";
 }
 
+// Work that hangs is seen by it, though nobody has told it to stop.
+void AppendLongestRunning(const ServerState& state, std::vector<MetricFamily>& families) {
+  MetricFamily longest = Family("tenon_longest_running_seconds",
+                                "Seconds that the longest task which computes now has run. A job "
+                                "has its own figures.");
+  const std::vector<WorkWatch::Task> tasks = state.work_watch.Running();  // the longest first
+  for (int i = 0; i < static_cast<int>(Method::kCount); ++i) {
+    const std::string method(MethodName(static_cast<Method>(i)));
+    const auto task = std::find_if(tasks.begin(), tasks.end(), [&](const WorkWatch::Task& other) {
+      return other.method == method;
+    });
+    Add(longest, task == tasks.end() ? 0 : task->running_seconds, {{"method", method}});
+  }
+  families.push_back(std::move(longest));
+}
+
 void AppendServer(const ServerState& state, std::vector<MetricFamily>& families) {
   MetricFamily build =
       Family("tenon_build_info",
@@ -101,6 +118,7 @@ void AppendServer(const ServerState& state, std::vector<MetricFamily>& families)
   families.push_back(Single("tenon_stuck_workers",
                             "1 while work that was told to stop does not; the server is not ready.",
                             state.work_watch.stuck() ? 1 : 0));
+  AppendLongestRunning(state, families);
   families.push_back(Single("tenon_memory_budget_bytes", "Memory of all admitted work together.",
                             static_cast<double>(state.budget.limit_bytes())));
   const int64_t stored = state.store == nullptr ? 0 : state.store->bytes();
@@ -247,6 +265,17 @@ void AppendProcess(const ServerState& state, std::vector<MetricFamily>& families
                             std::chrono::duration<double>(since_epoch).count()));
 }
 
+void AppendAllocator(std::vector<MetricFamily>& families) {
+  const AllocatorStats stats = ReadAllocatorStats();
+  MetricFamily bytes = Family("tenon_allocator_bytes",
+                              "Memory of the C library's allocator: its heaps, what of them is in "
+                              "use, and what is mapped beside them. Tensors are not in it.");
+  Add(bytes, static_cast<double>(stats.arena_bytes), {{"kind", "arena"}});
+  Add(bytes, static_cast<double>(stats.in_use_bytes), {{"kind", "in_use"}});
+  Add(bytes, static_cast<double>(stats.mapped_bytes), {{"kind", "mapped"}});
+  families.push_back(std::move(bytes));
+}
+
 }  // namespace
 
 std::string MetricsText(ServerState& state) {
@@ -259,6 +288,7 @@ std::string MetricsText(ServerState& state) {
   AppendProviderMemory(state, families);
   AppendCaches(state, families);
   AppendProcess(state, families);
+  AppendAllocator(families);
   return prometheus::TextSerializer().Serialize(families);
 }
 

@@ -83,7 +83,9 @@ absl::Status Prepare(const std::string& folder, const JobStore::Options& options
   }
   TENON_RETURN_IF_ERROR(
       database->Execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
-                        "PRAGMA journal_size_limit=67108864; PRAGMA temp_store=MEMORY;"));
+                        "PRAGMA journal_size_limit=67108864; PRAGMA temp_store=MEMORY;"
+                        // Removing data must not take as much room in the log as the data have.
+                        "PRAGMA secure_delete=FAST;"));
   if (tables == 0) {
     TENON_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database));
     TENON_RETURN_IF_ERROR(database->Execute(StrCat(kSchema, "PRAGMA application_id=", kApplication,
@@ -113,6 +115,15 @@ int64_t FreeStateBytes(const std::string& path) {
   return static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize);
 }
 
+bool IsStateFolderInUse(const std::string& folder) {
+  const std::string path = StrCat(folder, "/lock");
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (descriptor < 0) return false;
+  const bool used = flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  close(descriptor);
+  return used;
+}
+
 absl::StatusOr<JobStore::FolderLock> JobStore::FolderLock::Take(const std::string& folder) {
   if (mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
     return BadFolder(folder, StrCat("can't be made: ", SystemText(errno)));
@@ -130,9 +141,27 @@ JobStore::FolderLock::~FolderLock() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
+bool JobStore::Reserve::Take() {
+  if (taken_) return true;
+  const int descriptor =
+      open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
+  if (descriptor < 0) return false;
+  taken_ = posix_fallocate(descriptor, 0, kReserveBytes) == 0;
+  close(descriptor);
+  if (!taken_) unlink(path_.c_str());
+  return taken_;
+}
+
+void JobStore::Reserve::Release() {
+  unlink(path_.c_str());
+  taken_ = false;
+}
+
 absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(const std::string& folder,
                                                          Options options) {
   TENON_ASSIGN_OR_RETURN(FolderLock lock, FolderLock::Take(folder));
+  Reserve reserve(folder);
+  reserve.Release();  // opening the file takes room for its log: it must succeed on a full disk
   const std::string path = StrCat(folder, "/jobs.db");
   const auto open = [&](bool read_only) -> absl::StatusOr<Database> {
     auto database = Database::Open(path, read_only);
@@ -147,13 +176,31 @@ absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(const std::string& fold
   TENON_ASSIGN_OR_RETURN(Database writer, open(false));
   TENON_ASSIGN_OR_RETURN(Database reader, open(true));
   return std::unique_ptr<JobStore>(
-      new JobStore(std::move(lock), std::move(writer), std::move(reader)));
+      new JobStore(std::move(lock), std::move(reserve), std::move(writer), std::move(reader)));
+}
+
+absl::Status JobStore::WithReserve(const std::function<absl::Status()>& write) {
+  absl::Status status = write();
+  if (GetErrorDetails(status).reason != Reason::kStorageFull) return status;
+  // The log may hold room for what is in the file by now.
+  const std::string empty_log = "PRAGMA wal_checkpoint(TRUNCATE)";
+  writer_.Execute(empty_log).IgnoreError();
+  status = write();
+  if (GetErrorDetails(status).reason != Reason::kStorageFull) return status;
+  reserve_.Release();
+  status = write();
+  writer_.Execute(empty_log).IgnoreError();
+  return status;
 }
 
 absl::StatusOr<std::vector<JobRow>> JobStore::Load() {
   std::lock_guard lock(write_mutex_);
-  TENON_RETURN_IF_ERROR(
-      writer_.Execute("DELETE FROM pieces WHERE job NOT IN (SELECT number FROM jobs)"));
+  const absl::Status tidied = WithReserve([&] {
+    return writer_.Execute("DELETE FROM pieces WHERE job NOT IN (SELECT number FROM jobs)");
+  });
+  // What a full disk keeps takes room until the next start, and nothing else.
+  if (GetErrorDetails(tidied).reason != Reason::kStorageFull) TENON_RETURN_IF_ERROR(tidied);
+  reserve_.Take();
   TENON_ASSIGN_OR_RETURN(
       Statement rows,
       writer_.Prepare("SELECT number, id, owner, request_id, header_sha256, plan, submission,"
@@ -241,7 +288,7 @@ absl::Status JobStore::UpdateRow(const JobRow& row) {
 
 absl::Status JobStore::Update(const JobRow& row) {
   std::lock_guard lock(write_mutex_);
-  return UpdateRow(row);
+  return WithReserve([&] { return UpdateRow(row); });
 }
 
 absl::Status JobStore::Checkpoint(const JobRow& row, const std::vector<NewPart>& parts,
@@ -265,25 +312,30 @@ absl::Status JobStore::Checkpoint(const JobRow& row, const std::vector<NewPart>&
 
 absl::Status JobStore::Finish(const JobRow& row, bool keep_result) {
   std::lock_guard lock(write_mutex_);
-  TENON_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(&writer_));
-  TENON_ASSIGN_OR_RETURN(Statement drop,
-                         writer_.Prepare("DELETE FROM pieces WHERE job = ? AND data < ?"));
-  const int64_t end = static_cast<int64_t>(JobData::kResult) + 1;
-  drop.Bind(1, row.number).Bind(2, keep_result ? static_cast<int64_t>(JobData::kResultHead) : end);
-  TENON_RETURN_IF_ERROR(drop.Run());
-  TENON_RETURN_IF_ERROR(UpdateRow(row));
-  return transaction.Commit();
+  return WithReserve([&]() -> absl::Status {
+    TENON_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(&writer_));
+    TENON_ASSIGN_OR_RETURN(Statement drop,
+                           writer_.Prepare("DELETE FROM pieces WHERE job = ? AND data < ?"));
+    const int64_t end = static_cast<int64_t>(JobData::kResult) + 1;
+    drop.Bind(1, row.number)
+        .Bind(2, keep_result ? static_cast<int64_t>(JobData::kResultHead) : end);
+    TENON_RETURN_IF_ERROR(drop.Run());
+    TENON_RETURN_IF_ERROR(UpdateRow(row));
+    return transaction.Commit();
+  });
 }
 
 absl::Status JobStore::Remove(int64_t number) {
   std::lock_guard lock(write_mutex_);
-  TENON_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(&writer_));
-  for (const char* sql :
-       {"DELETE FROM pieces WHERE job = ?", "DELETE FROM jobs WHERE number = ?"}) {
-    TENON_ASSIGN_OR_RETURN(Statement drop, writer_.Prepare(sql));
-    TENON_RETURN_IF_ERROR(drop.Bind(1, number).Run());
-  }
-  return transaction.Commit();
+  return WithReserve([&]() -> absl::Status {
+    TENON_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(&writer_));
+    for (const char* sql :
+         {"DELETE FROM pieces WHERE job = ?", "DELETE FROM jobs WHERE number = ?"}) {
+      TENON_ASSIGN_OR_RETURN(Statement drop, writer_.Prepare(sql));
+      TENON_RETURN_IF_ERROR(drop.Bind(1, number).Run());
+    }
+    return transaction.Commit();
+  });
 }
 
 absl::Status JobStore::Read(int64_t number, JobData data, int64_t part,
@@ -354,10 +406,11 @@ absl::StatusOr<std::vector<std::pair<JobPart, int64_t>>> JobStore::Parts(int64_t
 absl::StatusOr<bool> JobStore::Shrink() {
   constexpr int64_t kKept = 1024, kPagesAtOnce = 2048;
   std::lock_guard lock(write_mutex_);
+  const bool reserved = reserve_.Take();
   TENON_ASSIGN_OR_RETURN(const int64_t unused, writer_.QueryInt("PRAGMA freelist_count"));
-  if (unused <= kKept) return false;
+  if (unused <= kKept) return !reserved;
   TENON_RETURN_IF_ERROR(writer_.Execute(StrCat("PRAGMA incremental_vacuum(", kPagesAtOnce, ")")));
-  return unused > kKept + kPagesAtOnce;
+  return !reserved || unused > kKept + kPagesAtOnce;
 }
 
 }  // namespace tenon::server

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -26,6 +27,10 @@ namespace tenon::server {
 
 // Bytes that are free on the file system of a folder, or of the one above it if it is not there.
 int64_t FreeStateBytes(const std::string& path);
+
+// Whether a server that runs holds the job store in a folder. False where there is none, or nobody
+// may look.
+bool IsStateFolderInUse(const std::string& folder);
 
 struct JobRow {
   int64_t number = 0;  // in order of making; never used twice
@@ -61,11 +66,16 @@ struct JobPart {
 };
 
 // Thread-safe. Errors as those of Statement. Reading does not wait for writing.
+//
+// A little of the disk is kept for what ends jobs and removes them: their end can be stored, and
+// their data be dropped, when something has filled the disk.
 class JobStore {
  public:
   static constexpr int64_t kPieceBytes = int64_t{1} << 20;  // all pieces but the last
   // What a row and its places take beside its data and messages.
   static constexpr int64_t kRowBytes = int64_t{64} << 10;
+  // What is kept of the disk, where it can be had.
+  static constexpr int64_t kReserveBytes = int64_t{4} << 20;
 
   struct Options {
     int64_t max_bytes = 0;  // of the file; more is STORAGE_FULL. 0: no limit
@@ -105,7 +115,8 @@ class JobStore {
   // With their sizes in bytes.
   absl::StatusOr<std::vector<std::pair<JobPart, int64_t>>> Parts(int64_t number, JobData data);
 
-  // Gives a little of the file's unused space back to the file system; whether more is left.
+  // Gives a little of the file's unused space back to the file system, and takes the reserve again
+  // if it was used; whether something is left to do.
   absl::StatusOr<bool> Shrink();
 
  private:
@@ -122,8 +133,27 @@ class JobStore {
     int descriptor_;
   };
 
-  JobStore(FolderLock lock, Database writer, Database reader)
-      : lock_(std::move(lock)), writer_(std::move(writer)), reader_(std::move(reader)) {}
+  // A file whose only use is that it can be removed.
+  class Reserve {
+   public:
+    explicit Reserve(const std::string& folder) : path_(folder + "/reserve") {}
+    // Whether it is there now; nothing of it is if not.
+    bool Take();
+    void Release();
+
+   private:
+    const std::string path_;
+    bool taken_ = false;
+  };
+
+  JobStore(FolderLock lock, Reserve reserve, Database writer, Database reader)
+      : lock_(std::move(lock)),
+        reserve_(std::move(reserve)),
+        writer_(std::move(writer)),
+        reader_(std::move(reader)) {}
+  // Does `write`, which stores little and may be done again after a failure, with write_mutex_
+  // held; a full disk gets the reserve.
+  absl::Status WithReserve(const std::function<absl::Status()>& write);
   // With write_mutex_ held and within a transaction.
   absl::Status PutPiece(int64_t number, const JobPart& part, int64_t piece, std::string_view bytes);
   absl::Status DropPart(int64_t number, const JobPart& part);
@@ -131,6 +161,7 @@ class JobStore {
 
   const FolderLock lock_;  // given back when the file is closed
   std::mutex write_mutex_, read_mutex_;
+  Reserve reserve_;  // with write_mutex_ held
   Database writer_, reader_;
 };
 

@@ -32,7 +32,7 @@ bool EndsStream(const absl::Status& status) {
 }  // namespace
 
 std::function<void()> MeasurementStream::Step(std::function<absl::Status()> work) {
-  return OnExecutor([this, work = std::move(work)] {
+  return OnExecutor(kAdmission, [this, work = std::move(work)] {
     const absl::Status status = work();
     if (!status.ok()) Fail(status);
   });
@@ -43,6 +43,7 @@ std::function<void(const absl::Status&)> MeasurementStream::Refused() {
 }
 
 void MeasurementStream::Start() {
+  StopTelling();
   wait_.Admitted();
   tally_.Started(wait_.seconds());
   {
@@ -58,7 +59,7 @@ void MeasurementStream::BindIfReady() {
     if (!started_ || !input_complete_ || binding_) return;
     binding_ = true;
   }
-  server_->executor.Continue(OnExecutor([this] { Bind(); }));
+  server_->executor.Continue(OnExecutor(kOriginal, [this] { Bind(); }));
 }
 
 absl::Status MeasurementStream::BindDataset() {
@@ -124,7 +125,7 @@ void MeasurementStream::ScoreLater(const ItemPointer& item) {
     std::lock_guard lock(mutex_);
     ready_.push_back(item);
   }
-  server_->executor.Continue(OnExecutor([this] { Score(TakeBatch()); }));
+  server_->executor.Continue(OnExecutor(kScoring, [this] { Score(TakeBatch()); }));
 }
 
 // The oldest one that is ready, and those of its width that the provider gains from having with it.
@@ -404,9 +405,18 @@ void MeasurementStream::SendProgress() {
     last_progress_ = now;
     progress_queued_ = true;
   }
-  auto frame = std::make_shared<v1::MeasureResponse>();
-  tally_.WriteProgress(*call_, frame->mutable_progress());
-  Send([this, frame, sent = false](v1::MeasureResponse* out) mutable {
+  v1::MeasureResponse frame;
+  v1::MeasureProgress* const progress = frame.mutable_progress();
+  tally_.WriteProgress(*call_, progress);
+  if (progress->phase() == v1::MEASURE_PHASE_QUEUED) {
+    progress->set_queue_position(static_cast<int32_t>(wait_.position()));
+  }
+  SendProgressFrame(std::move(frame));
+}
+
+void MeasurementStream::SendProgressFrame(v1::MeasureResponse frame) {
+  Send([this, frame = std::make_shared<v1::MeasureResponse>(std::move(frame)),
+        sent = false](v1::MeasureResponse* out) mutable {
     if (!std::exchange(sent, true)) {
       out->Swap(frame.get());
       return true;
@@ -415,6 +425,29 @@ void MeasurementStream::SendProgress() {
     progress_queued_ = false;
     return false;
   });
+}
+
+// The plan may be under way on another thread: nothing of the call is read.
+void MeasurementStream::TellWaiting() {
+  if (!wait_.waits()) return;
+  {
+    std::lock_guard lock(mutex_);
+    if (progress_queued_) return;  // the client has not read the last one
+    last_progress_ = std::chrono::steady_clock::now();
+    progress_queued_ = true;
+  }
+  v1::MeasureResponse frame;
+  v1::MeasureProgress* const progress = frame.mutable_progress();
+  progress->set_phase(v1::MEASURE_PHASE_QUEUED);
+  progress->set_queue_position(static_cast<int32_t>(wait_.position()));
+  progress->set_elapsed_seconds(tally_.elapsed_seconds());
+  SendProgressFrame(std::move(frame));
+}
+
+void MeasurementStream::StopTelling() {
+  std::unique_ptr<Ticker> ticker;  // it waits for a tick under way, which may need the lock
+  std::lock_guard lock(mutex_);
+  ticker = std::move(ticker_);
 }
 
 }  // namespace tenon::server

@@ -125,6 +125,11 @@ absl::Status MeasurementStream::OnHeader(v1::MeasureHeader* header) {
   if (execution.max_queue_seconds() > 0) {
     wait_.SetLimit(execution.max_queue_seconds(), "header.execution.max_queue_seconds");
   }
+  if (execution.progress_interval_seconds() > 0) {
+    std::lock_guard lock(mutex_);
+    ticker_ =
+        std::make_unique<Ticker>(execution.progress_interval_seconds(), [this] { TellWaiting(); });
+  }
   if (!header->has_server_files()) return Plan(std::move(*header));
   return wait_.ForSlot(&server_->listing,
                        Step([this, taken = std::make_shared<v1::MeasureHeader>(
@@ -183,7 +188,7 @@ absl::Status MeasurementStream::Admit(Reservation memory) {
   TENON_RETURN_IF_ERROR(call_->Admit(std::move(memory)));
   tally_.Accepted(*call_);
   TENON_RETURN_IF_ERROR(
-      wait_.ForSlot(&server_->executor, OnExecutor([this] { Start(); }), Refused()));
+      wait_.ForSlot(&server_->executor, OnExecutor(kAdmission, [this] { Start(); }), Refused()));
   if (cancel()->cancelled()) wait_.Leave();  // as above
   if (call_->may_be_single()) single_ = std::make_unique<v1::MeasureSingle>();
   v1::MeasureResponse response;
@@ -419,6 +424,7 @@ void MeasurementStream::OnHalfClose() {
 }
 
 void MeasurementStream::OnEnd() {
+  StopTelling();
   const absl::Status status = wait_.LeaveAfter(outcome());
   const double seconds = tally_.elapsed_seconds();
   tally_.Ended();

@@ -25,6 +25,7 @@
 #include "server/measurement_window.h"
 #include "server/queue_wait.h"
 #include "server/state.h"
+#include "server/ticker.h"
 #include "tenon/v1/measurement.pb.h"
 
 namespace tenon::server {
@@ -84,13 +85,15 @@ class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::Measur
   ItemPointer NewItem(int64_t index, const std::string& name);
   void Ready(const ItemPointer& item);
 
-  // The workers' side.
+  // The workers' side. The phases are what the watch calls them.
+  static constexpr std::string_view kAdmission = "admission", kOriginal = "original",
+                                    kScoring = "scoring";
   template <typename Work>
-  std::function<void()> OnExecutor(Work work) {
-    return [self = Self(), work = std::move(work)] {
+  std::function<void()> OnExecutor(std::string_view phase, Work work) {
+    return [self = Self(), phase, work = std::move(work)] {
       if (self->cancel()->cancelled()) return;  // the stream ends by itself
       const WorkWatch::Entry entry(&self->server_->work_watch, self->cancel(),
-                                   MethodName(Method::kMeasure), self->RequestId());
+                                   MethodName(Method::kMeasure), phase, self->RequestId());
       if (const auto seconds = self->RunTask(work)) {
         self->server_->metrics.ObserveCancellation(*seconds);
       }
@@ -126,6 +129,10 @@ class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::Measur
   void SourceEnded(bool complete);
   void FinishIfDone();
   void SendProgress();
+  // One frame that no other overtakes: progress_queued_ was set for it.
+  void SendProgressFrame(v1::MeasureResponse frame);
+  void TellWaiting();  // progress, until it has a slot
+  void StopTelling();
 
   void OnEnd() override;
   std::shared_ptr<MeasurementStream> Self();
@@ -165,6 +172,7 @@ class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::Measur
   std::shared_ptr<const StoredContent> kept_;  // the data set, once it is stored
   std::optional<std::chrono::steady_clock::time_point> last_progress_;
   bool progress_queued_ = false;
+  std::unique_ptr<Ticker> ticker_;  // of progress while it waits in the queues
 };
 
 }  // namespace tenon::server

@@ -94,7 +94,7 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
   std::function<void()> Step(Work work) {
     return [self = shared_from_this(), work = std::move(work)] {
       const WorkWatch::Entry entry(
-          &self->state_->work_watch, &self->cancel(), kMethodName,
+          &self->state_->work_watch, &self->cancel(), kMethodName, "planning",
           std::string(Utf8Prefix(self->request_.request_id(), kLoggedIdBytes)));
       absl::Status status;
       bool done = true;

@@ -80,7 +80,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Config& config, Part
   TENON_RETURN_IF_ERROR(server->Bind());
   server->state_->lifecycle.AddListener(
       [self = server.get()](ServerPhase phase) { self->OnPhase(phase); });
-  server->state_->work_watch.Configure(Milliseconds(server->config_.stuck_work_limit),
+  server->state_->work_watch.Configure({.stuck = Milliseconds(server->config_.stuck_work_limit),
+                                        .slow = Milliseconds(server->config_.slow_work_log)},
                                        [self = server.get()] { self->OnStuckWork(); });
   server->state_->work_watch.Start();
   server->warm_up_ = std::thread([self = server.get()] { self->WarmUp(); });
@@ -505,10 +506,7 @@ bool Server::Idle() const {
 
 void Server::LogStuck() const {
   for (const WorkWatch::Task& task : state_->work_watch.Running()) {
-    Log(LogLevel::kError, "stuck work",
-        {{"method", task.method},
-         {"request_id", task.request_id},
-         {"running_seconds", task.running_seconds}});
+    LogTask(LogLevel::kError, "stuck work", task);
   }
   for (const MethodStatistics& method : state_->metrics.Statistics()) {
     if (method.in_flight == 0) continue;

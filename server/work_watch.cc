@@ -3,15 +3,22 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/logging.h"
-
 namespace tenon::server {
 
+void LogTask(LogLevel level, std::string_view event, const WorkWatch::Task& task) {
+  Log(level, event,
+      {{"method", task.method},
+       {"request_id", task.request_id},
+       {"phase", task.phase},
+       {"running_seconds", task.running_seconds}});
+}
+
 WorkWatch::Entry::Entry(WorkWatch* watch, const CancelToken* cancel, std::string_view method,
-                        std::string request_id)
+                        std::string_view phase, std::string request_id)
     : watch_(watch),
       cancel_(cancel),
       method_(method),
+      phase_(phase),
       request_id_(std::move(request_id)),
       begun_(watch->now_()) {
   std::lock_guard lock(watch_->mutex_);
@@ -26,13 +33,15 @@ WorkWatch::Entry::~Entry() {
   watch_->entries_.pop_back();
 }
 
-void WorkWatch::Configure(std::chrono::milliseconds limit, std::function<void()> changed) {
-  limit_ = limit;
+void WorkWatch::Configure(const Limits& limits, std::function<void()> changed) {
+  limits_ = limits;
   changed_ = std::move(changed);
 }
 
 void WorkWatch::Start() {
-  if (limit_.count() > 0) thread_ = std::thread([this] { Run(); });
+  if (limits_.stuck.count() > 0 || limits_.slow.count() > 0) {
+    thread_ = std::thread([this] { Run(); });
+  }
 }
 
 void WorkWatch::Stop() {
@@ -45,8 +54,11 @@ void WorkWatch::Stop() {
 }
 
 void WorkWatch::Run() {
-  const auto interval =
-      std::clamp(limit_ / 4, std::chrono::milliseconds(10), std::chrono::milliseconds(1000));
+  auto interval = std::chrono::milliseconds(1000);
+  for (const auto limit : {limits_.stuck, limits_.slow}) {
+    if (limit.count() > 0) interval = std::min(interval, limit / 4);
+  }
+  interval = std::max(interval, std::chrono::milliseconds(10));
   std::unique_lock lock(mutex_);
   while (!stop_.wait_for(lock, interval, [this] { return stopped_; })) {
     lock.unlock();
@@ -55,30 +67,32 @@ void WorkWatch::Run() {
   }
 }
 
+bool WorkWatch::IsStuck(Entry* entry, Clock::time_point now) const {
+  if (limits_.stuck.count() == 0 || !entry->cancel_->cancelled()) return false;
+  if (!entry->told_to_stop_.has_value()) entry->told_to_stop_ = now;
+  return now - *entry->told_to_stop_ >= limits_.stuck;
+}
+
 void WorkWatch::Look() {
-  if (limit_.count() == 0) return;
   const Clock::time_point now = now_();
-  std::vector<Task> found;
+  std::vector<Task> stuck, slow;
   bool any = false, changed = false;
   {
     std::lock_guard lock(mutex_);
     for (Entry* entry : entries_) {
-      if (!entry->cancel_->cancelled()) continue;
-      if (!entry->told_to_stop_.has_value()) entry->told_to_stop_ = now;
-      if (now - *entry->told_to_stop_ < limit_) continue;
-      any = true;
-      if (!std::exchange(entry->stuck_, true)) found.push_back(Describe(*entry, now));
+      if (IsStuck(entry, now)) {
+        any = true;
+        if (!std::exchange(entry->stuck_, true)) stuck.push_back(Describe(*entry, now));
+      } else if (limits_.slow.count() > 0 && now - entry->begun_ >= limits_.slow) {
+        if (!std::exchange(entry->slow_, true)) slow.push_back(Describe(*entry, now));
+      }
     }
     if (any) last_stuck_ = now;
-    const bool stuck = any || (is_stuck_ && now - last_stuck_ < limit_);
-    changed = std::exchange(is_stuck_, stuck) != stuck;
+    const bool is_stuck = any || (is_stuck_ && now - last_stuck_ < limits_.stuck);
+    changed = std::exchange(is_stuck_, is_stuck) != is_stuck;
   }
-  for (const Task& task : found) {
-    Log(LogLevel::kError, "stuck work",
-        {{"method", task.method},
-         {"request_id", task.request_id},
-         {"running_seconds", task.running_seconds}});
-  }
+  for (const Task& task : stuck) LogTask(LogLevel::kError, "stuck work", task);
+  for (const Task& task : slow) LogTask(LogLevel::kWarning, "slow work", task);
   if (changed && changed_) changed_();
 }
 
@@ -100,7 +114,7 @@ std::vector<WorkWatch::Task> WorkWatch::Running() const {
 }
 
 WorkWatch::Task WorkWatch::Describe(const Entry& entry, Clock::time_point now) const {
-  return {std::string(entry.method_), entry.request_id_,
+  return {std::string(entry.method_), entry.request_id_, std::string(entry.phase_),
           std::chrono::duration<double>(now - entry.begun_).count(), entry.stuck_};
 }
 

@@ -85,6 +85,7 @@ TEST_F(DeafWorkTest, TakesTheReadinessUntilItEnds) {
   ASSERT_EQ(running.size(), 1u);
   EXPECT_EQ(running[0].request_id, "deaf");
   EXPECT_EQ(running[0].method, "tenon.v1.ContractionService/Contract");
+  EXPECT_EQ(running[0].phase, "executing");
   call.Cancel();
   EXPECT_EQ(StatusIn(watch.Read().value_or("")), 2);  // pushed when it is found
   EXPECT_EQ(HttpRequest(server->metrics_port(), "GET", "/readyz").code, 503);

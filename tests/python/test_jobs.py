@@ -25,12 +25,13 @@ class Folder:
 
     def __init__(self, stubs, path):
         self.stubs, self.path, self.count, self.server = stubs, path, 0, None
+        self.binary, self.state = BINARY, path / "state"
 
     def start(self, *flags):
         folder = self.path / f"server{self.count}"
         folder.mkdir()
         self.count += 1
-        self.server = Tenond(BINARY, folder, f"--state_dir={self.path / 'state'}",
+        self.server = Tenond(self.binary, folder, f"--state_dir={self.state}",
                              f"--calibration_dir={self.path / 'calibration'}", "--threads=2",
                              *flags)
         self.server.wait_until_ready(self.stubs)

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "backends/core/strings.h"
+#include "server/job_store.h"
 
 namespace tenon::server {
 namespace {
@@ -42,8 +43,8 @@ TEST_F(DoctorTest, LooksAtEverything) {
     EXPECT_EQ(finding.verdict == Verdict::kOk, finding.advice.empty()) << finding.subject;
   }
   for (const char* subject : {"build", "system", "processor", "cores", "memory", "huge pages",
-                              "open files", "locked memory", "scratch", "calibration", "/dev/shm",
-                              "provider cuda:0", "listen", "metrics", "clock"}) {
+                              "open files", "locked memory", "scratch", "state", "calibration",
+                              "/dev/shm", "provider cuda:0", "listen", "metrics", "clock"}) {
     EXPECT_EQ(subjects.count(subject), 1u) << subject;
   }
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/new")) << "nothing is left behind";
@@ -79,6 +80,47 @@ TEST_F(DoctorTest, DirectoriesThatAreNotThereAreMadeBelowOnesThatAre) {
   EXPECT_EQ(finding.verdict, Verdict::kFail);
   EXPECT_EQ(ExamineDirectory("d", folder_ + "/file", 0, false).verdict, Verdict::kWarn);
   EXPECT_EQ(ExamineDirectory("d", "/proc", 0, true).verdict, Verdict::kFail) << "not writable";
+}
+
+TEST_F(DoctorTest, TellsWhoseTheStateFolderIsAndWhoUsesIt) {
+  Config config = *ConfigFromFlags();
+  EXPECT_THAT(ExamineStateFolder(config).fact, HasSubstr("no jobs"));
+  config.state_dir = folder_ + "/state";
+  config.state_budget_bytes = int64_t{3} << 20;
+  Finding finding = ExamineStateFolder(config);
+  EXPECT_EQ(finding.verdict, Verdict::kOk) << finding.advice;
+  EXPECT_THAT(finding.fact, HasSubstr("will be made"));
+  EXPECT_THAT(finding.fact, HasSubstr("--state_budget 3.0 MiB"));
+  {
+    const auto store = JobStore::Open(config.state_dir, {});
+    ASSERT_TRUE(store.ok()) << store.status();
+    finding = ExamineStateFolder(config);
+    EXPECT_EQ(finding.verdict, Verdict::kFail);
+    EXPECT_THAT(finding.fact, HasSubstr("used by another server"));
+  }
+  finding = ExamineStateFolder(config);
+  EXPECT_EQ(finding.verdict, Verdict::kOk) << finding.advice;
+  EXPECT_THAT(finding.fact, HasSubstr(StrCat("mode 0700, of user ", geteuid())));
+  std::filesystem::permissions(config.state_dir, std::filesystem::perms(0755));
+  finding = ExamineStateFolder(config);
+  EXPECT_EQ(finding.verdict, Verdict::kWarn);
+  EXPECT_THAT(finding.advice, HasSubstr("chmod 700"));
+  config.state_budget_bytes = int64_t{1} << 60;
+  EXPECT_THAT(ExamineStateFolder(config).advice, HasSubstr("make room"));
+}
+
+TEST_F(DoctorTest, TellsWhoseTheScratchFolderIs) {
+  Config config = *ConfigFromFlags();
+  config.scratch_dir = folder_;
+  config.scratch_budget_bytes = 1;
+  std::filesystem::permissions(folder_, std::filesystem::perms(0777));
+  config.default_scratch_dir = false;
+  EXPECT_EQ(ExamineScratchFolder(config).verdict, Verdict::kOk) << "it was named";
+  config.default_scratch_dir = true;
+  EXPECT_EQ(ExamineScratchFolder(config).verdict, Verdict::kWarn);
+  EXPECT_THAT(ExamineScratchFolder(config).fact, HasSubstr("mode 0777"));
+  config.scratch_budget_bytes = 0;
+  EXPECT_THAT(ExamineScratchFolder(config).fact, HasSubstr("off"));
 }
 
 TEST_F(DoctorTest, FindsATakenPort) {

@@ -251,6 +251,21 @@ TEST_F(JobStoreTest, AFullStoreSaysSoAndGoesOnAfterwards) {
   EXPECT_TRUE(store_->Put(1, {JobData::kOperand, 0, 0, 0}, std::string(1 << 20, 'z')).ok());
 }
 
+TEST_F(JobStoreTest, KeepsALittleOfTheDiskForTheEndsOfJobs) {
+  Open();
+  ASSERT_TRUE(store_->Load().ok());
+  const std::string reserve = folder_ + "/reserve";
+  EXPECT_EQ(std::filesystem::file_size(reserve), JobStore::kReserveBytes);
+  Open(int64_t{1} << 20);
+  ASSERT_TRUE(store_->Add(Row(1)).ok());
+  JobRow large = Row(1);
+  large.description = std::string(size_t{4} << 20, 'x');
+  EXPECT_TRUE(Fails(store_->Update(large), Reason::kStorageFull));
+  EXPECT_FALSE(std::filesystem::exists(reserve)) << "it is given when there is no room";
+  EXPECT_FALSE(*store_->Shrink());
+  EXPECT_EQ(std::filesystem::file_size(reserve), JobStore::kReserveBytes);
+}
+
 TEST_F(JobStoreTest, UnusedSpaceIsGivenBack) {
   Open();
   ASSERT_TRUE(

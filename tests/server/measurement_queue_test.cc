@@ -42,6 +42,55 @@ TEST(MeasurementQueue, WaitsForMemoryAndThenRuns) {
   EXPECT_TRUE(server.AllReleased());
 }
 
+TEST(MeasurementQueue, TellsItsPlaceWhileItWaitsForMemory) {
+  TestServer server({.budget_bytes = int64_t{1} << 20});
+  auto held = server.state().budget.Reserve((int64_t{1} << 20) - 4000);
+  ASSERT_TRUE(held.ok());
+  MeasureClient before(&server);
+  before.Send(Header(MakeMatrix(kRows, 3, 1), {"srho"}));
+  Await([&] { return server.state().budget.waiting(Priority::kDefault) == 1; });
+  v1::MeasureHeader header = Header(MakeMatrix(kRows, 3, 1), {"srho"});
+  header.mutable_execution()->set_progress_interval_seconds(0.01);
+  MeasureClient client(&server);
+  client.Send(header);
+  for (int i = 0; i < 2; ++i) {
+    const v1::MeasureResponse frame = client.Read();
+    ASSERT_TRUE(frame.has_progress());
+    EXPECT_EQ(frame.progress().phase(), v1::MEASURE_PHASE_QUEUED);
+    EXPECT_EQ(frame.progress().queue_position(), 1);
+    EXPECT_GT(frame.progress().elapsed_seconds(), 0);
+  }
+  before.Cancel();
+  before.Finish();
+  v1::MeasureResponse frame = client.Read();
+  while (frame.has_progress() && frame.progress().queue_position() == 1) frame = client.Read();
+  ASSERT_TRUE(frame.has_progress());
+  EXPECT_EQ(frame.progress().queue_position(), 0);
+  held->Release();
+  while (frame.has_progress()) frame = client.Read();
+  ASSERT_TRUE(frame.has_accepted());
+  client.Send(Frame(InlineProjection(0, MakeMatrix(kRows, 2, 1))));
+  client.ReadAll();
+  EXPECT_EQ(Summary(client.Finish()), "OK");
+  EXPECT_TRUE(server.AllReleased());
+}
+
+// An end that comes while it waits ends the telling, too.
+TEST(MeasurementQueue, WhoeverIsToldOfTheWaitMayCancel) {
+  TestServer server({.budget_bytes = int64_t{1} << 20});
+  auto held = server.state().budget.Reserve((int64_t{1} << 20) - 4000);
+  ASSERT_TRUE(held.ok());
+  v1::MeasureHeader header = Header(MakeMatrix(kRows, 3, 1), {"srho"});
+  header.mutable_execution()->set_progress_interval_seconds(0.01);
+  MeasureClient client(&server);
+  client.Send(header);
+  EXPECT_TRUE(client.Read().has_progress());
+  client.Cancel();
+  EXPECT_EQ(client.Finish().error_code(), grpc::StatusCode::CANCELLED);
+  held->Release();
+  EXPECT_TRUE(server.AllReleased());
+}
+
 TEST(MeasurementQueue, WhoeverCancelsLeavesTheLine) {
   TestServer server({.budget_bytes = int64_t{1} << 20});
   auto held = server.state().budget.Reserve((int64_t{1} << 20) - 4000);

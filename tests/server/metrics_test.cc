@@ -58,6 +58,36 @@ TEST(Metrics, ExpositionKeepsItsSchema) {
   EXPECT_EQ(schema, testing::ReadFileOrDie(testing::TestPath("golden/metrics.txt"))) << schema;
 }
 
+TEST(Metrics, TellsHowLongTheLongestTaskOfEachMethodRuns) {
+  const auto state = MakeState();
+  const auto longest = [&](Method method) {
+    const auto families = testing::ParsePrometheus(MetricsText(*state));
+    return families.at("tenon_longest_running_seconds")
+        .series.at(StrCat("method=\"", MethodName(method), "\""));
+  };
+  EXPECT_EQ(longest(Method::kMeasure), 0);
+  CancelToken cancel;
+  const WorkWatch::Entry entry(&state->work_watch, &cancel, MethodName(Method::kMeasure), "scoring",
+                               "a");
+  EXPECT_GT(longest(Method::kMeasure), 0);
+  EXPECT_EQ(longest(Method::kContract), 0);
+}
+
+TEST(Metrics, TellsWhatTheAllocatorHolds) {
+  const auto state = MakeState();
+  const auto held = [&] {
+    const auto families = testing::ParsePrometheus(MetricsText(*state));
+    const auto& series = families.at("tenon_allocator_bytes").series;
+    EXPECT_GE(series.at("kind=\"arena\""), series.at("kind=\"in_use\""));
+    return series.at("kind=\"in_use\"") + series.at("kind=\"mapped\"");
+  };
+  constexpr size_t kBytes = size_t{64} << 20;
+  const double before = held();
+  const std::unique_ptr<char[]> block(new char[kBytes]);
+  block[0] = 1;
+  EXPECT_GE(held() - before, kBytes / 2) << "in a heap or mapped";
+}
+
 TEST(Metrics, EightDevicesStayBelowTheLimitOfSeries) {
   const auto state = MakeState();
   std::vector<std::string> names = {"cpu", "reference"};

@@ -1,5 +1,6 @@
 #include "server/work_watch.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -8,18 +9,27 @@ namespace tenon::server {
 namespace {
 
 using std::chrono::seconds;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 class WorkWatchTest : public ::testing::Test {
  protected:
   WorkWatchTest() {
-    watch_.Configure(seconds(10), [this] { ++changes_; });
+    watch_.Configure({.stuck = seconds(10), .slow = seconds(600)}, [this] { ++changes_; });
   }
   std::unique_ptr<WorkWatch::Entry> Begin(const CancelToken* cancel, std::string id) {
-    return std::make_unique<WorkWatch::Entry>(&watch_, cancel, "test/Work", std::move(id));
+    return std::make_unique<WorkWatch::Entry>(&watch_, cancel, "test/Work", "testing",
+                                              std::move(id));
   }
   void After(seconds duration) {
     now_ += duration;
     watch_.Look();
+  }
+  // The lines that are logged meanwhile.
+  std::string LogAfter(seconds duration) {
+    ::testing::internal::CaptureStderr();
+    After(duration);
+    return ::testing::internal::GetCapturedStderr();
   }
 
   WorkWatch::Clock::time_point now_ = WorkWatch::Clock::now();
@@ -73,6 +83,23 @@ TEST_F(WorkWatchTest, APassedDeadlineCountsAsCancelled) {
   EXPECT_TRUE(watch_.stuck());
 }
 
+TEST_F(WorkWatchTest, WorkThatNobodyToldToStopIsLoggedOnceWhenItIsSlow) {
+  const auto slow = Begin(&cancel_, "slow");
+  now_ += seconds(100);
+  const auto later = Begin(&other_, "later");
+  EXPECT_EQ(LogAfter(seconds(499)), "");
+  const std::string line = LogAfter(seconds(1));
+  EXPECT_THAT(line, HasSubstr(" WARNING slow work method=test/Work request_id=slow phase=testing "
+                              "running_seconds=600"));
+  EXPECT_THAT(line, Not(HasSubstr("later")));
+  EXPECT_EQ(LogAfter(seconds(99)), "") << "told once";
+  EXPECT_THAT(LogAfter(seconds(1)), HasSubstr("request_id=later"));
+  EXPECT_FALSE(watch_.stuck());
+  cancel_.Cancel();
+  After(seconds(0));
+  EXPECT_THAT(LogAfter(seconds(10)), HasSubstr(" ERROR stuck work"));
+}
+
 TEST_F(WorkWatchTest, ListsWhatRunsLongestFirst) {
   const auto first = Begin(&cancel_, "first");
   now_ += seconds(5);
@@ -82,6 +109,7 @@ TEST_F(WorkWatchTest, ListsWhatRunsLongestFirst) {
   ASSERT_EQ(watch_.Running().size(), 3u);
   EXPECT_EQ(watch_.Running()[0].request_id, "first");
   EXPECT_EQ(watch_.Running()[0].method, "test/Work");
+  EXPECT_EQ(watch_.Running()[0].phase, "testing");
   EXPECT_EQ(watch_.Running()[0].running_seconds, 7);
   EXPECT_FALSE(watch_.Running()[0].stuck);
   second.reset();
@@ -89,12 +117,25 @@ TEST_F(WorkWatchTest, ListsWhatRunsLongestFirst) {
   EXPECT_EQ(watch_.Running()[1].request_id, "third");
 }
 
+TEST(WorkWatch, SlowWorkIsLoggedWithoutALimitForStuckWork) {
+  WorkWatch::Clock::time_point now;
+  WorkWatch watch([&] { return now; });
+  watch.Configure({.slow = seconds(1)}, [] { FAIL(); });
+  CancelToken cancel;
+  const WorkWatch::Entry entry(&watch, &cancel, "test/Work", "testing", "a");
+  cancel.Cancel();
+  now += seconds(2);
+  ::testing::internal::CaptureStderr();
+  watch.Look();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("slow work"));
+}
+
 TEST(WorkWatch, ALimitOfZeroFindsNothing) {
   WorkWatch::Clock::time_point now;
   WorkWatch watch([&] { return now; });
-  watch.Configure(std::chrono::milliseconds(0), [] { FAIL(); });
+  watch.Configure({}, [] { FAIL(); });
   CancelToken cancel;
-  const WorkWatch::Entry entry(&watch, &cancel, "test/Work", "a");
+  const WorkWatch::Entry entry(&watch, &cancel, "test/Work", "testing", "a");
   cancel.Cancel();
   watch.Look();
   now += std::chrono::hours(1);

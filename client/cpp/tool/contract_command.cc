@@ -116,13 +116,14 @@ absl::Status CheckPlan(const NetworkInput& input, const Arguments& arguments,
                       arguments.Get("plan").value_or(""));
 }
 
-absl::StatusOr<client::ContractOutcome> Call(const NetworkInput& input, const Arguments& arguments,
+absl::StatusOr<client::ContractOutcome> Call(NetworkInput& input, const Arguments& arguments,
                                              const Session& session) {
   TENON_ASSIGN_OR_RETURN(client::Client client, Connect(arguments));
   TENON_ASSIGN_OR_RETURN(const client::CallOptions options, CallOptionsOf(arguments, session));
   if (input.plan.has_value()) {
     TENON_RETURN_IF_ERROR(CheckPlan(input, arguments, client, options));
   }
+  TENON_ASSIGN_OR_RETURN(input.request.pool, OpenPool(arguments, client, options));
   ProgressBar bar(session.err, session.err_is_terminal);
   client::ContractCallbacks callbacks;
   if (bar.enabled()) {
@@ -186,6 +187,7 @@ CommandSpec ContractSpec() {
   spec.options.push_back({"check", "REFERENCE.json",
                           "Compare with the reference of the network's name in this file; with "
                           "--json the outcome goes to the standard error."});
+  spec.options.push_back(SharedMemoryOption());
   for (Option& option : ConnectionOptions()) spec.options.push_back(std::move(option));
   spec.min_positionals = 1;
   spec.max_positionals = 100000;

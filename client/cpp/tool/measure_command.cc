@@ -245,6 +245,9 @@ absl::Status Load(const Arguments& arguments, const Session& session, MeasureInp
 }
 
 std::string ProgressText(const v1::MeasureProgress& progress) {
+  if (progress.phase() == v1::MEASURE_PHASE_QUEUED) {
+    return StrCat("queued behind ", progress.queue_position());
+  }
   std::string text = StrCat(ShortEnumName(progress.phase()), ", ", progress.projections_done());
   if (progress.has_projections_total()) text += StrCat(" of ", progress.projections_total());
   text += " projections done";
@@ -284,6 +287,7 @@ absl::StatusOr<int> Run(const Arguments& arguments, const Session& session) {
   TENON_RETURN_IF_ERROR(Load(arguments, session, &input));
   TENON_ASSIGN_OR_RETURN(client::Client client, Connect(arguments));
   TENON_ASSIGN_OR_RETURN(const client::CallOptions options, CallOptionsOf(arguments, session));
+  TENON_ASSIGN_OR_RETURN(input.request.pool, OpenPool(arguments, client, options));
   ProgressBar bar(session.err, session.err_is_terminal);
   if (bar.enabled()) {
     input.request.on_progress = [&bar](const v1::MeasureProgress& progress) {
@@ -354,6 +358,7 @@ CommandSpec MeasureCommandSpec() {
        "Print one JSON object a line for each projection: 'index', 'name', and 'scores', "
        "'specs', 'seconds', or 'error'. NaN and infinity are null."},
       {"summary", "", "With --json: a last line {\"summary\": ...}."},
+      SharedMemoryOption(),
   };
   for (Option& option : ConnectionOptions()) spec.options.push_back(std::move(option));
   spec.max_positionals = 1000000;

@@ -108,6 +108,27 @@ absl::StatusOr<client::CallOptions> CallOptionsOf(const Arguments& arguments,
   return options;
 }
 
+Option SharedMemoryOption() {
+  return {"shared-memory", "SIZE",
+          "Hand over tensors of 64 KiB and more in memory that is shared with a server on this "
+          "host, such as 1GiB, instead of sending them; what does not fit into it is sent."};
+}
+
+absl::StatusOr<std::shared_ptr<client::SharedPool>> OpenPool(const Arguments& arguments,
+                                                             client::Client& client,
+                                                             const client::CallOptions& options) {
+  TENON_ASSIGN_OR_RETURN(const auto bytes,
+                         GetParsed<int64_t>(arguments, "shared-memory", ParseSize));
+  if (!bytes.has_value()) return nullptr;
+  auto pool = client.OpenSharedPool(*bytes, options);
+  if (pool.ok() || client::ServerErrorOf(pool.status()).has_value()) return pool;
+  const Reason reason = GetErrorDetails(pool.status()).reason;
+  if (reason != Reason::kNotImplemented) return pool;
+  return Error(reason, StrCat("--shared-memory: the server at ", ServerAddress(arguments),
+                              " shares no memory; it needs --shared_memory_socket, and this host"))
+      .Field("--shared-memory");
+}
+
 int ExitCode(const absl::Status& status, bool interrupted) {
   if (interrupted) return kExitInterrupted;
   if (client::IsUnreachable(status)) return kExitUnreachable;

@@ -4,6 +4,7 @@
 #define TENON_CLIENT_CPP_TOOL_SESSION_H_
 
 #include <cstddef>
+#include <memory>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -46,6 +47,14 @@ absl::StatusOr<client::Client> Connect(const Arguments& arguments);
 // --timeout and the canceller.
 absl::StatusOr<client::CallOptions> CallOptionsOf(const Arguments& arguments,
                                                   const Session& session);
+
+// --shared-memory, of commands that send tensors.
+Option SharedMemoryOption();
+// The pool that --shared-memory asks for; null when it does not. NOT_IMPLEMENTED with the option as
+// field when the server shares no memory; else errors as Client::OpenSharedPool.
+absl::StatusOr<std::shared_ptr<client::SharedPool>> OpenPool(const Arguments& arguments,
+                                                             client::Client& client,
+                                                             const client::CallOptions& options);
 
 // The exit code for a status that is not OK. `interrupted`: Ctrl-C was pressed.
 int ExitCode(const absl::Status& status, bool interrupted);
