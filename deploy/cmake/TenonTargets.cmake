@@ -23,11 +23,11 @@ add_library(tenon_options INTERFACE)
 target_compile_options(tenon_options INTERFACE -Wall -Wextra -Werror -Wno-restrict)
 target_include_directories(tenon_options INTERFACE ${PROJECT_SOURCE_DIR})
 if(TENON_SANITIZE STREQUAL "address")
-  target_compile_options(tenon_options INTERFACE -g -O1 -fno-omit-frame-pointer
+  target_compile_options(tenon_options INTERFACE -g1 -O1 -fno-omit-frame-pointer
                          -fsanitize=address,undefined -fno-sanitize-recover=undefined)
   target_link_options(tenon_options INTERFACE -fsanitize=address,undefined)
 elseif(TENON_SANITIZE STREQUAL "thread")
-  target_compile_options(tenon_options INTERFACE -g -O1 -fno-omit-frame-pointer -fsanitize=thread)
+  target_compile_options(tenon_options INTERFACE -g1 -O1 -fno-omit-frame-pointer -fsanitize=thread)
   target_link_options(tenon_options INTERFACE -fsanitize=thread)
 elseif(TENON_SANITIZE)
   message(FATAL_ERROR "TENON_SANITIZE must be address, thread or empty, not '${TENON_SANITIZE}'")
