@@ -232,7 +232,7 @@ void FillProvider(const ServerState& state, const ProviderRegistry::Entry& entry
   const bool on_host = info.memory_bytes == 0;
   out->set_memory_total_bytes(on_host ? state.budget.limit_bytes() : info.memory_bytes);
   if (on_host) {
-    out->set_memory_free_bytes(state.budget.limit_bytes() - state.budget.reserved_bytes());
+    out->set_memory_free_bytes(state.budget.free_bytes());
     out->set_timing_scope(v1::TIMING_SCOPE_SYNCHRONOUS_HOST);
   }
   FillSteps(info, out);

@@ -451,6 +451,51 @@ TEST(MemoryLine, IsBoundedByClassAndMayBeLeft) {
   EXPECT_TRUE(Fails(budget.ReserveInTurn({.bytes = 101}).status(), Reason::kExceedsServerLimit));
 }
 
+TEST(MemoryLine, ASmallerLimitLeavesWhatIsReserved) {
+  MemoryBudget budget(100);
+  Line line(&budget);
+  EXPECT_TRUE(line.Ask('a', 80));
+  budget.SetLimit(50);
+  EXPECT_EQ(budget.reserved_bytes(), 80);
+  EXPECT_EQ(budget.free_bytes(), 0);
+  const absl::Status busy = budget.Reserve(10).status();
+  EXPECT_TRUE(Fails(busy, Reason::kOverloaded));
+  EXPECT_EQ(GetErrorDetails(busy).metadata.at("free_bytes"), "0");
+  EXPECT_TRUE(Fails(budget.Reserve(51), Reason::kExceedsServerLimit));
+  line.Release('a');
+  EXPECT_TRUE(budget.Reserve(50).ok());
+}
+
+TEST(MemoryLine, ALimitThatChangesIsSeenByThoseWhoWait) {
+  MemoryBudget budget(100);
+  Line line(&budget);
+  EXPECT_TRUE(line.Ask('a', 80));
+  EXPECT_FALSE(line.Ask('b', 90));
+  EXPECT_FALSE(line.Ask('c', 30));
+  budget.SetLimit(85);  // b would never get it, and would keep c waiting
+  Await([&] {
+    std::lock_guard lock(line.mutex);
+    return line.refused == "b";
+  });
+  EXPECT_TRUE(Fails(line.status, Reason::kExceedsServerLimit));
+  EXPECT_EQ(budget.Position('c'), 0u);
+  budget.SetLimit(110);
+  Await([&] { return budget.waiting(Priority::kDefault) == 0; });
+  EXPECT_EQ(budget.reserved_bytes(), 110);
+}
+
+TEST(MemoryLine, TheLineMayGrow) {
+  MemoryBudget budget(100, 0);
+  Line line(&budget);
+  EXPECT_TRUE(line.Ask('a', 100));
+  MemoryBudget::Request request{.ticket = 7, .bytes = 10};
+  request.granted = [](Reservation) { FAIL(); };
+  EXPECT_TRUE(Fails(budget.ReserveInTurn(request).status(), Reason::kOverloaded));
+  budget.SetMaxWaiting(1);
+  EXPECT_TRUE(budget.ReserveInTurn(request).ok());
+  EXPECT_TRUE(budget.Leave(7));
+}
+
 // As content that was in use and is not any more: nothing is released, but can be evicted.
 TEST(MemoryLine, LooksForWhatCanBeGivenBack) {
   MemoryBudget budget(100);
