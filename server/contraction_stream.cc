@@ -191,7 +191,7 @@ absl::Status ContractStream::FindPlan() {
 
 absl::Status ContractStream::Search() {
   TENON_RETURN_IF_ERROR(work_->SearchPlan());
-  state_->executor.Continue(Step(&ContractStream::Reserve));
+  state_->executor.Continue(Step(&ContractStream::Reserve), wait_.priority());
   return absl::OkStatus();
 }
 
@@ -199,7 +199,7 @@ absl::Status ContractStream::Reserve() {
   TENON_RETURN_IF_ERROR(work_->Prepare());
   const auto granted = [self = self()](Reservation reservation) {
     self->work_->Admit(std::move(reservation));
-    self->state_->executor.Continue(self->Step(&ContractStream::Admitted));
+    self->state_->executor.Continue(self->Step(&ContractStream::Admitted), self->wait_.priority());
   };
   TENON_ASSIGN_OR_RETURN(
       std::optional<Reservation> reservation,
@@ -308,7 +308,7 @@ void ContractStream::Wake() {
     return Work([&] { RunSets(/*may_wait=*/false); });
   }
   state_->executor.Continue(
-      [self = self()] { self->Work([&] { self->RunSets(/*may_wait=*/true); }); });
+      [self = self()] { self->Work([&] { self->RunSets(/*may_wait=*/true); }); }, wait_.priority());
 }
 
 void ContractStream::RunSets(bool may_wait) {

@@ -58,7 +58,7 @@ void MeasurementStream::BindIfReady() {
     if (!started_ || !input_complete_ || binding_) return;
     binding_ = true;
   }
-  server_->executor.Continue(OnExecutor([this] { Bind(); }));
+  server_->executor.Continue(OnExecutor([this] { Bind(); }), wait_.priority());
 }
 
 absl::Status MeasurementStream::BindDataset() {
@@ -124,7 +124,7 @@ void MeasurementStream::ScoreLater(const ItemPointer& item) {
     std::lock_guard lock(mutex_);
     ready_.push_back(item);
   }
-  server_->executor.Continue(OnExecutor([this] { Score(TakeBatch()); }));
+  server_->executor.Continue(OnExecutor([this] { Score(TakeBatch()); }), wait_.priority());
 }
 
 // The oldest one that is ready, and those of its width that the provider gains from having with it.
