@@ -36,19 +36,21 @@ Reservation Reservation::Split(int64_t bytes) {
 
 absl::Status MemoryBudget::CheckFits(int64_t bytes) const {
   if (bytes < 0) return Error(Reason::kInternal, "a negative number of bytes is planned");
-  if (bytes <= limit_bytes_) return absl::OkStatus();
+  const int64_t limit = limit_bytes_;
+  if (bytes <= limit) return absl::OkStatus();
   return Error(Reason::kExceedsServerLimit,
-               StrCat("the request plans ", bytes, " bytes; this server has ", limit_bytes_))
+               StrCat("the request plans ", bytes, " bytes; this server has ", limit))
       .Meta("planned_peak_bytes", bytes)
-      .Meta("limit_bytes", limit_bytes_);
+      .Meta("limit_bytes", limit);
 }
 
 absl::Status MemoryBudget::Overloaded(int64_t bytes, int64_t free, std::string_view why) const {
+  const int64_t limit = limit_bytes_;
   return Error(Reason::kOverloaded, StrCat("the request plans ", bytes, " bytes; ", free, " of ",
-                                           limit_bytes_, " are free now", why))
+                                           limit, " are free now", why))
       .Meta("planned_peak_bytes", bytes)
       .Meta("free_bytes", free)
-      .Meta("limit_bytes", limit_bytes_)
+      .Meta("limit_bytes", limit)
       .Meta("retry_delay_seconds", retry_delay_ == nullptr ? 1 : retry_delay_());
 }
 
@@ -59,7 +61,7 @@ absl::StatusOr<Reservation> MemoryBudget::Reserve(int64_t bytes) {
     reclaim_(missing);
     missing = Take(bytes);
   }
-  if (missing > 0) return Overloaded(bytes, bytes - missing, "");
+  if (missing > 0) return Overloaded(bytes, std::max<int64_t>(0, bytes - missing), "");
   Warm();
   return Reservation(this, bytes, 0);
 }
@@ -85,7 +87,7 @@ void MemoryBudget::GiveBack(int64_t bytes, uint64_t epoch) {
 }
 
 void MemoryBudget::Warm() {
-  if (shrink_ != nullptr) shrink_(limit_bytes_ - reserved_bytes());
+  if (shrink_ != nullptr) shrink_(free_bytes());
 }
 
 void MemoryBudget::LineChanged() {
@@ -130,7 +132,7 @@ absl::StatusOr<std::optional<Reservation>> MemoryBudget::ReserveInTurn(Request r
     }
     ++refused_[static_cast<size_t>(request.priority)];
   }
-  return Overloaded(request.bytes, limit_bytes_ - reserved_bytes(),
+  return Overloaded(request.bytes, free_bytes(),
                     waits ? ", and the line of those that wait is full" : "");
 }
 
@@ -164,13 +166,17 @@ std::optional<size_t> MemoryBudget::Position(uint64_t ticket) const {
 }
 
 void MemoryBudget::Serve() {
-  std::vector<Entry> expired;
+  std::vector<Entry> expired, hopeless;
   int64_t free = 0;
   {
     std::lock_guard lock(mutex_);
     expired = line_.TakeExpired(now_());
+    hopeless = TakeHopeless();
     LineChanged();
-    free = limit_bytes_ - reserved_;
+    free = std::max<int64_t>(0, limit_bytes_ - reserved_);
+  }
+  for (Entry& entry : hopeless) {
+    if (entry.item.refused != nullptr) entry.item.refused(CheckFits(entry.item.bytes));
   }
   for (Entry& entry : expired) {
     if (entry.item.refused == nullptr) continue;
@@ -207,6 +213,36 @@ bool MemoryBudget::GrantFirst() {
     }
     reclaim_(missing);
   }
+}
+
+std::vector<MemoryBudget::Entry> MemoryBudget::TakeHopeless() {
+  std::vector<uint64_t> tickets;
+  line_.ForEach([&](const Entry& entry) {
+    if (entry.item.bytes > limit_bytes_) tickets.push_back(entry.ticket);
+  });
+  std::vector<Entry> hopeless;
+  hopeless.reserve(tickets.size());
+  for (const uint64_t ticket : tickets) hopeless.push_back(*line_.Remove(ticket));
+  return hopeless;
+}
+
+void MemoryBudget::SetLimit(int64_t bytes) {
+  {
+    std::lock_guard lock(mutex_);
+    limit_bytes_ = bytes;
+    if (first_ != 0) timer_->Wake();
+  }
+  Warm();
+}
+
+void MemoryBudget::SetMaxWaiting(size_t max_waiting) {
+  std::lock_guard lock(mutex_);
+  line_.SetMaxPerClass(max_waiting);
+}
+
+int64_t MemoryBudget::free_bytes() const {
+  std::lock_guard lock(mutex_);
+  return std::max<int64_t>(0, limit_bytes_ - reserved_);
 }
 
 int64_t MemoryBudget::reserved_bytes() const {

@@ -4,6 +4,7 @@
 #define TENON_SERVER_ADMISSION_H_
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -12,6 +13,7 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/expiry_timer.h"
@@ -117,7 +119,15 @@ class MemoryBudget {
   // For tests with a clock of their own.
   void Serve();
 
+  // What is reserved stays, also beyond a smaller limit: nothing more is granted until enough of it
+  // has been given back. Who waits for more than it allows at all is refused.
+  void SetLimit(int64_t bytes);
+  // Requests that wait already stay.
+  void SetMaxWaiting(size_t max_waiting);
+
   int64_t limit_bytes() const { return limit_bytes_; }
+  // 0 when a smaller limit leaves nothing.
+  int64_t free_bytes() const;
   int64_t reserved_bytes() const;
   size_t waiting(Priority priority) const;
   int64_t waiting_bytes(Priority priority) const;
@@ -140,11 +150,13 @@ class MemoryBudget {
   void LineChanged();  // with mutex_ held
   void GiveBack(int64_t bytes, uint64_t epoch);
   void Wait(Request request);  // with mutex_ held
+  // Those of the line that can never have what they wait for; with mutex_ held.
+  std::vector<Entry> TakeHopeless();
   // Grants the first of the line; false when it does not fit, even after giving back.
   bool GrantFirst();
   void Warm();  // calls shrink_
 
-  const int64_t limit_bytes_;
+  std::atomic<int64_t> limit_bytes_;  // changes with mutex_ held
   const Now now_;
   std::function<void(int64_t)> reclaim_, shrink_;
   std::function<double()> retry_delay_;

@@ -88,14 +88,21 @@ absl::StatusOr<CallPlaces::Place> CallPlaces::Take(const std::string& name) {
   std::lock_guard lock(mutex_);
   int64_t& open = open_[name];
   if (open >= limit) {
-    return Error(Reason::kQuota, StrCat("the caller has ", open, " calls open; at most ", limit,
-                                        " are allowed at the same time"))
+    return QuotaError(name, "calls", limit,
+                      StrCat("the caller has ", open, " calls open; at most ", limit,
+                             " are allowed at the same time"))
         .Meta("limit_calls", limit)
         .Meta("open_calls", open)
         .Meta("retry_delay_seconds", 1);
   }
   ++open;
   return Place(this, name);
+}
+
+Quota CallPlaces::QuotaOf(const std::string& name) const {
+  std::lock_guard lock(mutex_);
+  const auto open = open_.find(name);
+  return {limit_, open == open_.end() ? 0 : open->second};
 }
 
 void CallPlaces::Leave(const std::string& name) {

@@ -19,6 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/principal.h"
+#include "server/quota.h"
 #include "server/token_table.h"
 
 namespace tenon::server {
@@ -58,12 +59,14 @@ class CallPlaces {
   void SetLimit(int64_t calls) { limit_ = calls; }
   // QUOTA with limit_calls and a retry delay.
   absl::StatusOr<Place> Take(const std::string& name);
+  // Of open calls; none are counted without a limit.
+  Quota QuotaOf(const std::string& name) const;
 
  private:
   void Leave(const std::string& name);
 
   std::atomic<int64_t> limit_ = 0;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<std::string, int64_t> open_;  // by name, those above 0
 };
 
@@ -78,6 +81,7 @@ class Authenticator {
   // Certificates' names that administer.
   void SetAdministrators(const std::vector<std::string>& names);
   CallPlaces& places() { return places_; }
+  const CallPlaces& places() const { return places_; }
 
   // UNAUTHENTICATED, without what came: it may be a token with a slip in it.
   absl::StatusOr<Principal> Identify(const grpc::ServerContextBase& context) const;

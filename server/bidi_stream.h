@@ -36,6 +36,16 @@ inline std::optional<CancelToken::TimePoint> CallDeadline(const grpc::ServerCont
              deadline - std::chrono::system_clock::now());
 }
 
+// Why gRPC calls a call cancelled: expiry of the deadline is told like that, too, perhaps a little
+// before the token sees it.
+inline Reason ReasonOfCancel(const CancelToken& token) {
+  constexpr std::chrono::milliseconds kClockSlack(50);
+  const auto deadline = token.deadline();
+  const bool expired =
+      deadline.has_value() && std::chrono::steady_clock::now() + kClockSlack >= *deadline;
+  return expired ? Reason::kDeadline : Reason::kClientCancelled;
+}
+
 // A reactor that keeps to the rules of the callback API so that its children need not think of
 // them: one read and one write at a time, exactly one Finish, deletion only after OnDone, no lock
 // held while calling gRPC or a child.
@@ -310,13 +320,8 @@ class BidiStream : public RawBidiReactor,
   }
 
   void OnCancel() final {
-    // Expiry of the deadline arrives here too, perhaps a little before the token sees it. The token
-    // is told in either case: what polls its flag alone knows no deadline.
-    constexpr std::chrono::milliseconds kClockSlack(50);
-    const auto deadline = cancel_.deadline();
-    const bool expired =
-        deadline.has_value() && std::chrono::steady_clock::now() + kClockSlack >= *deadline;
-    StopWork(expired ? Reason::kDeadline : Reason::kClientCancelled);
+    // The token is told of the deadline, too: what polls its flag alone knows none.
+    StopWork(ReasonOfCancel(cancel_));
     EndWith(cancel_.Check());
   }
 

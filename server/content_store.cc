@@ -183,14 +183,25 @@ absl::Status ContentStore::CheckQuota(const std::string& owner, int64_t entry_by
   return CheckQuotaLocked(owner, entry_bytes);
 }
 
+Quota ContentStore::QuotaOf(const std::string& owner) {
+  std::lock_guard lock(mutex_);
+  DropExpired();
+  return {owner_limit_, OwnedBytes(owner)};
+}
+
+int64_t ContentStore::OwnedBytes(const std::string& owner) const {
+  const auto owned = owned_.find(owner);
+  return owned == owned_.end() ? 0 : owned->second;
+}
+
 absl::Status ContentStore::CheckQuotaLocked(const std::string& owner, int64_t entry_bytes) const {
   if (owner_limit_ == 0) return absl::OkStatus();
-  const auto owned = owned_.find(owner);
-  const int64_t stored = owned == owned_.end() ? 0 : owned->second;
+  const int64_t stored = OwnedBytes(owner);
   if (entry_bytes <= owner_limit_ - stored) return absl::OkStatus();
-  return Error(Reason::kQuota,
-               StrCat("the caller's data sets and tensors take ", stored, " bytes; ", entry_bytes,
-                      " more exceed the limit of ", owner_limit_, " for one caller"))
+  return QuotaError(
+             owner, "stored_bytes", owner_limit_,
+             StrCat("the caller's data sets and tensors take ", stored, " bytes; ", entry_bytes,
+                    " more exceed the limit of ", owner_limit_, " for one caller"))
       .Meta("limit_bytes", owner_limit_)
       .Meta("stored_bytes", stored)
       .Meta("requested_bytes", entry_bytes);

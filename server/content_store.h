@@ -22,6 +22,7 @@
 #include "backends/core/tensor.h"
 #include "backends/measurement/original_side.h"
 #include "server/admission.h"
+#include "server/quota.h"
 
 namespace tenon::server {
 
@@ -119,6 +120,8 @@ class ContentStore {
   // QUOTA (limit_bytes, stored_bytes, requested_bytes) when content of so many EntryBytes would
   // exceed the owner's limit.
   absl::Status CheckQuota(const std::string& owner, int64_t entry_bytes);
+  // Bytes, counted like that.
+  Quota QuotaOf(const std::string& owner);
   // For uploads that name no time to live.
   void SetDefaultTtl(std::chrono::seconds ttl);
   // Drops what was built from data sets (those that no call works on first), then content that
@@ -184,6 +187,7 @@ class ContentStore {
   absl::StatusOr<Entries::iterator> Find(Kind kind, const std::string& owner,
                                          const std::string& handle);
   absl::Status CheckQuotaLocked(const std::string& owner, int64_t entry_bytes) const;
+  int64_t OwnedBytes(const std::string& owner) const;  // with mutex_ held
   Counters& CountersOf(Kind kind) {
     return kind == Kind::kDataset ? counters_.datasets : counters_.tensors;
   }

@@ -198,7 +198,7 @@ absl::Status ContractStream::FindPlan() {
 
 absl::Status ContractStream::Search() {
   TENON_RETURN_IF_ERROR(work_->SearchPlan());
-  state_->executor.Continue(Step(&ContractStream::Reserve));
+  state_->executor.Continue(Step(&ContractStream::Reserve), wait_.priority());
   return absl::OkStatus();
 }
 
@@ -206,7 +206,7 @@ absl::Status ContractStream::Reserve() {
   TENON_RETURN_IF_ERROR(work_->Prepare());
   const auto granted = [self = self()](Reservation reservation) {
     self->work_->Admit(std::move(reservation));
-    self->state_->executor.Continue(self->Step(&ContractStream::Admitted));
+    self->state_->executor.Continue(self->Step(&ContractStream::Admitted), self->wait_.priority());
   };
   TENON_ASSIGN_OR_RETURN(
       std::optional<Reservation> reservation,
@@ -315,9 +315,11 @@ void ContractStream::Wake() {
   if (seconds.has_value() && MayRunAtOnce(*seconds * SetsTogether())) {
     return Work(kExecuting, [&](WatchEntry*) { RunSets(/*may_wait=*/false); });
   }
-  state_->executor.Continue([self = self()] {
-    self->Work(kExecuting, [&](WatchEntry*) { self->RunSets(/*may_wait=*/true); });
-  });
+  state_->executor.Continue(
+      [self = self()] {
+        self->Work(kExecuting, [&](WatchEntry*) { self->RunSets(/*may_wait=*/true); });
+      },
+      wait_.priority());
 }
 
 void ContractStream::RunSets(bool may_wait) {

@@ -101,31 +101,35 @@ absl::Status UploadState::CheckHeader(const Header& header) const {
       .Field("header.expected_sha256");
 }
 
-absl::Status UploadState::OnHeader(const Header& header) {
+absl::StatusOr<int64_t> UploadState::OnHeader(const Header& header) {
   if (upload_ != State::kStart) return FrameOrderError(StateName(), "header");
   TENON_RETURN_IF_ERROR(state_->lifecycle.CheckAdmitting());
   TENON_RETURN_IF_ERROR(CheckHeader(header));
-  TENON_ASSIGN_OR_RETURN(TensorSpec spec, kind_ == ContentStore::Kind::kDataset
-                                              ? ReadDatasetSpec(*header.spec, state_->limits)
-                                              : ReadOperandSpec(*header.spec, state_->limits));
-  TENON_ASSIGN_OR_RETURN(const int64_t bytes, CheckedByteCount(spec));
-  const int64_t entry_bytes =
-      ContentStore::EntryBytes(bytes, static_cast<int64_t>(spec.shape.size()));
-  TENON_RETURN_IF_ERROR(AtField(state_->store->CheckQuota(owner_, entry_bytes), "header.spec"));
-  TENON_ASSIGN_OR_RETURN(std::optional<Reservation> reservation,
-                         state_->budget.ReserveInTurn({.bytes = entry_bytes}));
-  options_.reservation = *std::move(reservation);  // it does not wait, so it has it
-  TENON_ASSIGN_OR_RETURN(data_, TensorReceiver::Create(std::move(spec)));
+  TENON_ASSIGN_OR_RETURN(spec_, kind_ == ContentStore::Kind::kDataset
+                                    ? ReadDatasetSpec(*header.spec, state_->limits)
+                                    : ReadOperandSpec(*header.spec, state_->limits));
+  TENON_ASSIGN_OR_RETURN(const int64_t bytes, CheckedByteCount(spec_));
   if (header.inline_data != nullptr) {
     TENON_RETURN_IF_ERROR(CheckInlineSize(static_cast<int64_t>(header.inline_data->size()),
                                           "header.inline_data", state_->limits));
-    TENON_RETURN_IF_ERROR(AtField(data_.AcceptAll(*header.inline_data), "header.inline_data"));
-    state_->metrics.AddPayloadBytes(Method::kDataset, Direction::kReceived, bytes);
   }
+  const int64_t entry_bytes =
+      ContentStore::EntryBytes(bytes, static_cast<int64_t>(spec_.shape.size()));
+  TENON_RETURN_IF_ERROR(AtField(state_->store->CheckQuota(owner_, entry_bytes), "header.spec"));
   request_id_ = header.request_id.empty() ? NewRequestId() : header.request_id;
   options_.display_name = header.display_name;
   options_.expected_sha256 = header.expected_sha256;
   if (header.ttl_seconds) options_.ttl = std::chrono::duration<double>(*header.ttl_seconds);
+  return entry_bytes;
+}
+
+absl::Status UploadState::Admit(Reservation memory, const std::string* inline_data) {
+  options_.reservation = std::move(memory);
+  TENON_ASSIGN_OR_RETURN(data_, TensorReceiver::Create(std::move(spec_)));
+  if (inline_data != nullptr) {
+    TENON_RETURN_IF_ERROR(AtField(data_.AcceptAll(*inline_data), "header.inline_data"));
+    state_->metrics.AddPayloadBytes(Method::kDataset, Direction::kReceived, data_.size_bytes());
+  }
   upload_ = data_.complete() ? State::kComplete : State::kUpload;
   return absl::OkStatus();
 }

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -18,9 +19,11 @@
 #include "absl/status/statusor.h"
 #include "backends/core/cancel.h"
 #include "backends/core/error.h"
+#include "server/bidi_stream.h"
 #include "server/content_store.h"
 #include "server/frames.h"
 #include "server/principal.h"
+#include "server/queue_wait.h"
 #include "server/state.h"
 #include "server/tensor_receiver.h"
 #include "server/unary.h"
@@ -49,8 +52,11 @@ class UploadState {
   // Whose it will be; before anything else.
   void set_owner(std::string owner) { owner_ = std::move(owner); }
 
-  // Frames in the order of the table in dataset.proto. The bytes are reserved by the header.
-  absl::Status OnHeader(const Header& header);
+  // Frames in the order of the table in dataset.proto. The header tells the bytes to reserve for
+  // what will be stored; nothing else may come before Admit has got them.
+  absl::StatusOr<int64_t> OnHeader(const Header& header);
+  // `inline_data`: the header's.
+  absl::Status Admit(Reservation memory, const std::string* inline_data);
   absl::Status OnChunk(const v1::TensorChunk& chunk);
   absl::Status OnHalfClose() const;
   // Checks the values, hashes and stores; reads all bytes. Then tells the description.
@@ -67,12 +73,14 @@ class UploadState {
   std::string owner_;
   State upload_ = State::kStart;
   std::string request_id_;
+  TensorSpec spec_;  // until Admit
   ContentStore::PutOptions options_;
   TensorReceiver data_;
 };
 
-// One upload. Parses the frames itself, because gRPC's typed reactors can't tell one that does not
-// parse from the half-close. Deletes itself after OnDone.
+// One upload. It waits for memory before it reads on, and for a slot to be stored; whoever ends the
+// call takes it out of the line. Parses the frames itself, because gRPC's typed reactors can't tell
+// one that does not parse from the half-close. Deletes itself after OnDone.
 template <typename Request, typename Response>
 class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, public WatchedStream {
  public:
@@ -82,7 +90,9 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, pu
         state_(state),
         record_(&state->metrics, Method::kDataset, name),
         upload_(state, kind),
-        response_(response) {
+        response_(response),
+        cancel_(CallDeadline(*context)),
+        wait_(state, cancel_.deadline()) {
     state_->watchdog.Add(this);
     const absl::Status allowed = CheckCaller(context);
     if (!allowed.ok()) {
@@ -102,24 +112,10 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, pu
       if (finished_) return;
       ++holders_;
     }
-    absl::Status status;
-    try {
-      status = ok ? OnFrame() : context_->IsCancelled() ? Cancelled() : upload_.OnHalfClose();
-    } catch (const std::bad_alloc&) {
-      status = OutOfMemory();
-    }
-    if (!status.ok()) return Release(status);
-    if (ok) {
-      StartRead(&received_);
-      return Release();
-    }
-    // The last read is over: nothing else touches the upload while it is stored.
-    try {
-      status = state_->executor.Submit([this] { Release(Store()); });
-    } catch (const std::bad_alloc&) {
-      status = OutOfMemory();
-    }
-    if (!status.ok()) Release(status);
+    Release(FailureOf([&] {
+      if (ok) return OnFrame();
+      return context_->IsCancelled() ? Cancelled() : OnHalfClose();
+    }));
   }
 
   absl::Status OnFrame() {
@@ -128,13 +124,20 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, pu
       case Request::kHeader:
         return OnHeader();
       case Request::kChunk:
-        return upload_.OnChunk(request_.chunk());
+        TENON_RETURN_IF_ERROR(upload_.OnChunk(request_.chunk()));
+        StartRead(&received_);
+        return absl::OkStatus();
       case Request::FRAME_NOT_SET:
         break;
     }
     return Error(Reason::kMissingField, "the frame is empty").Field("frame");
   }
 
+  const std::string* InlineData() const {
+    return request_.header().has_inline_data() ? &request_.header().inline_data() : nullptr;
+  }
+
+  // Nothing is read while it waits for memory, so that request_ stays.
   absl::Status OnHeader() {
     const auto& header = request_.header();
     UploadState::Header fields;
@@ -142,13 +145,52 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, pu
     fields.display_name = header.display_name();
     fields.expected_sha256 = header.expected_sha256();
     fields.spec = &header.spec();
-    if (header.has_inline_data()) fields.inline_data = &header.inline_data();
+    fields.inline_data = InlineData();
     if (header.has_ttl_seconds()) fields.ttl_seconds = header.ttl_seconds();
-    return upload_.OnHeader(fields);
+    TENON_ASSIGN_OR_RETURN(const int64_t bytes, upload_.OnHeader(fields));
+    Hold();
+    auto reserved = wait_.ForMemory(
+        &state_->budget, bytes,
+        [this](Reservation memory) {
+          auto held = std::make_shared<Reservation>(std::move(memory));
+          state_->executor.Continue(
+              [this, held] { Release(FailureOf([&] { return Admit(std::move(*held)); })); });
+        },
+        [this](const absl::Status& why) { Release(why); });
+    if (reserved.ok() && !reserved->has_value()) {
+      LeaveIfOver();
+      return absl::OkStatus();
+    }
+    Release();
+    TENON_RETURN_IF_ERROR(reserved.status());
+    return Admit(*std::move(*reserved));
+  }
+
+  absl::Status Admit(Reservation memory) {
+    TENON_RETURN_IF_ERROR(cancel_.Check());
+    TENON_RETURN_IF_ERROR(upload_.Admit(std::move(memory), InlineData()));
+    StartRead(&received_);
+    return absl::OkStatus();
+  }
+
+  // The last read is over: nothing else touches the upload while it is stored.
+  absl::Status OnHalfClose() {
+    TENON_RETURN_IF_ERROR(upload_.OnHalfClose());
+    Hold();
+    const absl::Status waits = wait_.ForSlot(
+        &state_->executor, [this] { Release(Store()); },
+        [this](const absl::Status& why) { Release(why); });
+    if (waits.ok()) {
+      LeaveIfOver();
+    } else {
+      Release();
+    }
+    return waits;
   }
 
   absl::Status Store() {
     try {
+      wait_.Admitted();
       bool created = false;
       TENON_ASSIGN_OR_RETURN(const auto stored, upload_.Store(&cancel_, &created));
       return WriteResponse(stored, !created);
@@ -169,16 +211,35 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, pu
     return SerializeFrame(response, response_);
   }
 
-  static absl::Status Cancelled() {
-    return Error(Reason::kClientCancelled, "the upload was cancelled");
+  // Of a call that gRPC says is cancelled.
+  absl::Status Cancelled() {
+    cancel_.Cancel(ReasonOfCancel(cancel_));
+    return cancel_.Check();
   }
   static absl::Status OutOfMemory() {
     return Error(Reason::kOverloaded, "there is no memory for the upload")
         .Meta("retry_delay_seconds", 1);
   }
 
-  // Whoever works on the upload holds it: the constructor, a reaction, the executor's task, the end
-  // from outside. The call ends when nobody does and it is known how; the first to know decides.
+  // What `act` returns, unless that is OK: then the call goes on.
+  template <typename Act>
+  static std::optional<absl::Status> FailureOf(Act&& act) {
+    try {
+      const absl::Status status = act();
+      if (status.ok()) return std::nullopt;
+      return status;
+    } catch (const std::bad_alloc&) {
+      return OutOfMemory();
+    }
+  }
+
+  // Whoever works on the upload holds it: the constructor, a reaction, the wait in a line and the
+  // task after it, the end from outside. The call ends when nobody does and it is known how; the
+  // first to know decides.
+  void Hold() {
+    std::lock_guard lock(mutex_);
+    ++holders_;
+  }
   void Release(std::optional<absl::Status> outcome = std::nullopt) {
     {
       std::lock_guard lock(mutex_);
@@ -190,7 +251,19 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, pu
     Finish(ToGrpcStatus(*outcome_));
   }
 
-  void OnCancel() override { cancel_.Cancel(); }
+  void OnCancel() override {
+    const absl::Status why = Cancelled();
+    if (wait_.Leave()) Release(wait_.OutcomeInQueue(why));
+  }
+  // The end of the call takes it out of the line, unless it came before it was there.
+  void LeaveIfOver() {
+    bool ended = false;
+    {
+      std::lock_guard lock(mutex_);
+      ended = outcome_.has_value();
+    }
+    if ((ended || cancel_.cancelled()) && wait_.Leave()) Release(cancel_.Check());
+  }
   void OnDone() override {
     state_->watchdog.Remove(this);
     delete this;
@@ -200,10 +273,8 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, pu
   bool WriteStalledSince(std::chrono::steady_clock::time_point) override { return false; }
   void CutSlowReader() override {}
   void EndCall(const absl::Status& why) override {
-    {
-      std::lock_guard lock(mutex_);
-      ++holders_;
-    }
+    Hold();
+    if (wait_.Leave()) Release(why);
     Release(why);
   }
 
@@ -215,6 +286,7 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, pu
   grpc::ByteBuffer received_;
   Request request_;
   CancelToken cancel_;
+  QueueWait wait_;
   int64_t frames_ = 0;  // that came
 
   std::mutex mutex_;

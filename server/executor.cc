@@ -39,8 +39,7 @@ absl::Status Executor::Submit(Request request) {
   {
     std::lock_guard lock(mutex_);
     // A free thread's next task does not wait, though it passes through the queue.
-    const size_t taken = static_cast<size_t>(running_) + continuations_.size();
-    const size_t idle = threads_.size() - std::min(threads_.size(), taken);
+    const size_t idle = Idle(request.priority);
     const size_t free = idle - std::min(idle, requests_.size());
     if (requests_.full(request.priority, idle)) {
       ++refused_[static_cast<size_t>(request.priority)];
@@ -70,10 +69,10 @@ absl::Status Executor::Submit(Request request) {
   return absl::OkStatus();
 }
 
-void Executor::Continue(std::function<void()> task) {
+void Executor::Continue(std::function<void()> task, Priority priority) {
   {
     std::lock_guard lock(mutex_);
-    continuations_.push_back(std::move(task));
+    continuations_.push_back({std::move(task), priority});
   }
   available_.notify_one();
 }
@@ -132,6 +131,11 @@ size_t Executor::queued(Priority priority) const {
   return requests_.size(priority);
 }
 
+size_t Executor::continuing() const {
+  std::lock_guard lock(mutex_);
+  return continuations_.size();
+}
+
 int Executor::running() const {
   std::lock_guard lock(mutex_);
   return running_;
@@ -142,37 +146,75 @@ int64_t Executor::refused(Priority priority) const {
   return refused_[static_cast<size_t>(priority)];
 }
 
-std::function<void()> Executor::Take() {
-  const bool request = continuations_.empty() || (request_is_next_ && !requests_.empty());
-  request_is_next_ = !request;
-  if (!request) {
-    std::function<void()> task = std::move(continuations_.front());
-    continuations_.pop_front();
+size_t Executor::BulkPlaces() const {
+  const size_t most = threads_.size() > 1 ? threads_.size() - 1 : threads_.size();
+  return most - std::min(most, static_cast<size_t>(running_bulk_));
+}
+
+size_t Executor::Idle(Priority priority) const {
+  const auto bulk = static_cast<size_t>(
+      std::count_if(continuations_.begin(), continuations_.end(),
+                    [](const Task& task) { return task.priority == Priority::kBulk; }));
+  const size_t begin = continuations_.size() - bulk + std::min(bulk, BulkPlaces());
+  const size_t taken = std::min(threads_.size(), static_cast<size_t>(running_) + begin);
+  const size_t idle = threads_.size() - taken;
+  return priority == Priority::kBulk ? std::min(idle, BulkPlaces()) : idle;
+}
+
+std::deque<Executor::Task>::iterator Executor::NextContinuation() {
+  if (BulkPlaces() > 0) return continuations_.begin();
+  return std::find_if(continuations_.begin(), continuations_.end(),
+                      [](const Task& task) { return task.priority != Priority::kBulk; });
+}
+
+uint64_t Executor::NextRequest() const {
+  if (requests_.empty()) return 0;
+  if (BulkPlaces() > 0) return requests_.front().ticket;
+  const auto* other = requests_.FirstNot(Priority::kBulk);
+  return other == nullptr ? 0 : other->ticket;
+}
+
+std::optional<Executor::Task> Executor::Take() {
+  const auto continuation = NextContinuation();
+  const uint64_t request = NextRequest();
+  const bool continues = continuation != continuations_.end();
+  if (!continues && request == 0) return std::nullopt;
+  if (continues && (!request_is_next_ || request == 0)) {
+    request_is_next_ = true;
+    Task task = std::move(*continuation);
+    continuations_.erase(continuation);
     return task;
   }
+  request_is_next_ = false;
   ++begun_;
-  return std::move(requests_.TakeFront().item.task);
+  auto entry = requests_.Remove(request);
+  return Task{std::move(entry->item.task), entry->priority};
 }
 
 void Executor::Run() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    const auto has_work = [this] { return !requests_.empty() || !continuations_.empty(); };
-    available_.wait(lock, [&] { return stopped_ || has_work(); });
-    if (!has_work()) return;
-    std::function<void()> task = Take();
+    std::optional<Task> task;
+    available_.wait(lock, [&] {
+      task = Take();
+      return task.has_value() || stopped_;
+    });
+    if (!task.has_value()) return;  // what may not begin now is left to those that run
+    const bool bulk = task->priority == Priority::kBulk;
     ++running_;
+    running_bulk_ += bulk ? 1 : 0;
     lock.unlock();
     const WaitTime begin = std::chrono::steady_clock::now();
     {
       const CpuShare share;
-      task();
+      task->run();
     }
-    task = nullptr;  // what it holds may be large
+    task.reset();  // what it holds may be large
     const double seconds = Seconds(std::chrono::steady_clock::now() - begin);
     lock.lock();
     task_seconds_ += kLatestShare * (seconds - task_seconds_);
     --running_;
+    running_bulk_ -= bulk ? 1 : 0;
   }
 }
 

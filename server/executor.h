@@ -27,7 +27,8 @@ namespace tenon::server {
 // (backends/core/cpu_share.h divides the cores among those that do).
 // Requests wait in the order of WaitingLine. They and continuations of those that began, which wait
 // in order of arrival, take turns: a long stream neither keeps new requests out nor is kept out by
-// them. Thread-safe.
+// them. Where there are several threads, one never has bulk work, neither requests nor
+// continuations: however long that takes, the other classes find a thread. Thread-safe.
 class Executor {
  public:
   struct Request {
@@ -52,8 +53,8 @@ class Executor {
   absl::Status Submit(Request request);
   absl::Status Submit(std::function<void()> task) { return Submit({.task = std::move(task)}); }
   // Never refused: for the continuation of work that was admitted before. It takes no place in the
-  // queue of requests.
-  void Continue(std::function<void()> task);
+  // queue of requests. `priority`: the class of that work.
+  void Continue(std::function<void()> task, Priority priority = Priority::kDefault);
 
   // Requests that wait already stay.
   void SetMaxQueued(size_t max_queued);
@@ -71,6 +72,7 @@ class Executor {
 
   size_t queued() const;  // requests that have not begun
   size_t queued(Priority priority) const;
+  size_t continuing() const;  // continuations that have not begun
   int running() const;
   size_t begun() const;                      // requests that have begun, since the start
   int64_t refused(Priority priority) const;  // because the queue was full, since the start
@@ -80,18 +82,31 @@ class Executor {
     std::function<void()> task, expired;
   };
 
+  struct Task {
+    std::function<void()> run;
+    Priority priority = Priority::kDefault;
+  };
+
   void Run();
-  // The next task; with mutex_ held and one there.
-  std::function<void()> Take();
-  double RetryDelay() const;  // with mutex_ held
+  // All with mutex_ held.
+  // How many more bulk tasks may run.
+  size_t BulkPlaces() const;
+  // Threads that a request of the class would find free, the continuations having theirs.
+  size_t Idle(Priority priority) const;
+  // What a free thread may begin now; end() and 0: nothing.
+  std::deque<Task>::iterator NextContinuation();
+  uint64_t NextRequest() const;  // a ticket
+  // The next task; absent: none may begin.
+  std::optional<Task> Take();
+  double RetryDelay() const;
 
   const Now now_;
   mutable std::mutex mutex_;
   std::condition_variable available_;
   WaitingLine<Work> requests_;
-  std::deque<std::function<void()>> continuations_;
+  std::deque<Task> continuations_;
   bool request_is_next_ = false;  // when there are both
-  int running_ = 0;
+  int running_ = 0, running_bulk_ = 0;
   size_t begun_ = 0;
   double task_seconds_ = 0;  // of a task, the mean of recent ones
   std::array<int64_t, kPriorities> refused_{};

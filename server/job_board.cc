@@ -205,6 +205,11 @@ int64_t JobBoard::OwnedBy(const std::string& owner) const {
          });
 }
 
+Quota JobBoard::QuotaOf(const std::string& owner) const {
+  std::lock_guard lock(mutex_);
+  return {settings_.max_jobs_per_owner, OwnedBy(owner)};
+}
+
 absl::StatusOr<JobPlace> JobBoard::Reserve(const std::string& owner, int64_t bytes) {
   std::lock_guard lock(mutex_);
   const int64_t free = settings_.budget_bytes - reserved_bytes_;
@@ -221,8 +226,9 @@ absl::StatusOr<JobPlace> JobBoard::Reserve(const std::string& owner, int64_t byt
   }
   const int64_t owned = OwnedBy(owner);
   if (owned >= settings_.max_jobs_per_owner) {
-    return Error(Reason::kQuota, StrCat("the caller has ", owned, " jobs already; at most ",
-                                        settings_.max_jobs_per_owner, " are kept"))
+    return QuotaError(owner, "jobs", settings_.max_jobs_per_owner,
+                      StrCat("the caller has ", owned, " jobs already; at most ",
+                             settings_.max_jobs_per_owner, " are kept"))
         .Meta("limit", settings_.max_jobs_per_owner)
         .Meta("actual", owned);
   }

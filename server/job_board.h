@@ -23,6 +23,7 @@
 #include "backends/core/error.h"
 #include "server/job_state.h"
 #include "server/job_store.h"
+#include "server/quota.h"
 #include "tenon/v1/job.pb.h"
 
 namespace tenon::server {
@@ -117,6 +118,8 @@ class JobBoard {
   // EXCEEDS_SERVER_LIMIT or STORAGE_FULL when the job will not fit, QUOTA when the owner has as
   // many as he may. The place goes before the board.
   absl::StatusOr<JobPlace> Reserve(const std::string& owner, int64_t bytes);
+  // Of jobs that are kept, and of places.
+  Quota QuotaOf(const std::string& owner) const;
   // Stores the job. Waits for the disk. Errors also as FindSubmitted.
   absl::StatusOr<v1::SubmitContractionResponse> Add(const NewJob& job, JobPlace place);
 

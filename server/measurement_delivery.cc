@@ -59,7 +59,7 @@ void MeasurementStream::BindIfReady() {
     if (!started_ || !input_complete_ || binding_) return;
     binding_ = true;
   }
-  server_->executor.Continue(OnExecutor(kOriginal, [this] { Bind(); }));
+  server_->executor.Continue(OnExecutor(kOriginal, [this] { Bind(); }), wait_.priority());
 }
 
 absl::Status MeasurementStream::BindDataset() {
@@ -125,7 +125,8 @@ void MeasurementStream::ScoreLater(const ItemPointer& item) {
     std::lock_guard lock(mutex_);
     ready_.push_back(item);
   }
-  server_->executor.Continue(OnExecutor(kScoring, [this] { Score(TakeBatch()); }));
+  server_->executor.Continue(OnExecutor(kScoring, [this] { Score(TakeBatch()); }),
+                             wait_.priority());
 }
 
 // The oldest one that is ready, and those of its width that the provider gains from having with it.

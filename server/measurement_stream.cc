@@ -156,7 +156,8 @@ absl::Status MeasurementStream::ReserveScratch() {
       &server_->scratch->budget(), bytes,
       [self = Self()](Reservation reservation) {
         self->call_->scratch_reservation = std::move(reservation);
-        self->server_->executor.Continue(self->Step([self] { return self->ReserveMemory(); }));
+        self->server_->executor.Continue(self->Step([self] { return self->ReserveMemory(); }),
+                                         self->wait_.priority());
       },
       [refused = Refused()](const absl::Status& why) { refused(PrefixMessage(why, kWhat)); });
   if (!reserved.ok()) return PrefixMessage(reserved.status(), kWhat);
@@ -174,8 +175,10 @@ absl::Status MeasurementStream::ReserveMemory() {
                              &server_->budget, call_->bytes_to_reserve(),
                              [self = Self()](Reservation reservation) {
                                auto held = std::make_shared<Reservation>(std::move(reservation));
-                               self->server_->executor.Continue(self->Step(
-                                   [self, held] { return self->Admit(std::move(*held)); }));
+                               self->server_->executor.Continue(self->Step([self, held] {
+                                 return self->Admit(std::move(*held));
+                               }),
+                                                                self->wait_.priority());
                              },
                              Refused()));
   if (reserved.has_value()) return Admit(*std::move(reserved));

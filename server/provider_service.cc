@@ -88,6 +88,21 @@ void FillLimits(const ServerState& state, v1::ServerLimits* out) {
       std::chrono::duration<double>(state.write_stall_limit.load()).count());
 }
 
+void FillQuotas(const ServerState& state, const std::string& caller, v1::CallerQuotas* out) {
+  const Quota calls = state.callers.places().QuotaOf(caller);
+  out->set_max_calls(calls.limit);
+  out->set_calls(calls.used);
+  if (state.store != nullptr) {
+    const Quota stored = state.store->QuotaOf(caller);
+    out->set_max_stored_bytes(stored.limit);
+    out->set_stored_bytes(stored.used);
+  }
+  if (state.jobs == nullptr) return;
+  const Quota jobs = state.jobs->QuotaOf(caller);
+  out->set_max_jobs(jobs.limit);
+  out->set_jobs(jobs.used);
+}
+
 void FillFeatures(const ServerState& state, v1::GetServerInfoResponse* out) {
   const auto add = [&](const char* name, bool available, const char* detail) {
     v1::Feature* feature = out->add_features();
@@ -217,7 +232,7 @@ void FillProvider(const ServerState& state, const ProviderRegistry::Entry& entry
   const bool on_host = info.memory_bytes == 0;
   out->set_memory_total_bytes(on_host ? state.budget.limit_bytes() : info.memory_bytes);
   if (on_host) {
-    out->set_memory_free_bytes(state.budget.limit_bytes() - state.budget.reserved_bytes());
+    out->set_memory_free_bytes(state.budget.free_bytes());
     out->set_timing_scope(v1::TIMING_SCOPE_SYNCHRONOUS_HOST);
   }
   FillSteps(info, out);
@@ -287,6 +302,7 @@ class ProviderService final : public v1::ProviderService::CallbackService {
       response->set_uptime_seconds(std::chrono::duration<double>(up).count());
       response->set_instance_id(instance_id_);
       response->set_recommended_keepalive_seconds(kRecommendedKeepaliveSeconds);
+      FillQuotas(*state_, CallerOf(*context), response->mutable_quotas());
       return absl::OkStatus();
     });
   }

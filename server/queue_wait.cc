@@ -177,13 +177,14 @@ absl::StatusOr<std::optional<Reservation>> QueueWait::ForMemory(
   return reserved;
 }
 
-absl::Status QueueWait::LeaveAfter(const absl::Status& outcome) {
-  const double waited = seconds();
-  if (!Leave() || outcome.ok() || GetErrorDetails(outcome).reason != Reason::kDeadline) {
-    return outcome;
-  }
+absl::Status QueueWait::OutcomeInQueue(const absl::Status& outcome) const {
+  if (outcome.ok() || GetErrorDetails(outcome).reason != Reason::kDeadline) return outcome;
   return Error(Reason::kDeadline, "the deadline passed while the request waited in the queue")
-      .Meta("queue_seconds", waited);
+      .Meta("queue_seconds", seconds());
+}
+
+absl::Status QueueWait::LeaveAfter(const absl::Status& outcome) {
+  return Leave() ? OutcomeInQueue(outcome) : outcome;
 }
 
 bool QueueWait::Leave() {

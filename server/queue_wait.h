@@ -51,8 +51,10 @@ class QueueWait {
 
   // Takes the request out of the queue: true means that it waited and will not be called.
   bool Leave();
-  // The same for a call that has ended so. What it should be counted as: gRPC may see a deadline
-  // sooner than the queue does.
+  // What a call that ended so, and has left the queue, should be counted as: gRPC may see a
+  // deadline sooner than the queue does.
+  absl::Status OutcomeInQueue(const absl::Status& outcome) const;
+  // Both: Leave, and what the call that has ended so should be counted as.
   absl::Status LeaveAfter(const absl::Status& outcome);
 
  private:

@@ -10,6 +10,10 @@ namespace tenon::server {
 namespace {
 
 constexpr const char* kReloaded[] = {"max_queued_requests",
+                                     "memory_budget",
+                                     "drain_delay",
+                                     "grace_period",
+                                     "kill_limit",
                                      "write_stall_timeout",
                                      "dataset_ttl",
                                      "max_streams_per_principal",

@@ -104,7 +104,8 @@ void ScratchFolder::Remove() {
 }
 
 absl::StatusOr<std::unique_ptr<ScratchSpace>> ScratchSpace::Create(const std::string& root,
-                                                                   bool own, int64_t budget_bytes) {
+                                                                   bool own, int64_t budget_bytes,
+                                                                   size_t max_waiting) {
   if (mkdir(root.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
     return Error(Reason::kBadParameter,
                  StrCat("--scratch_dir: '", root, "' can't be made: ", SystemText(errno)))
@@ -117,7 +118,8 @@ absl::StatusOr<std::unique_ptr<ScratchSpace>> ScratchSpace::Create(const std::st
     return Error(Reason::kBadParameter, StrCat("--scratch_dir: '", root, "' is not a directory"))
         .Field("scratch_dir");
   }
-  std::unique_ptr<ScratchSpace> space(new ScratchSpace(canonical.string(), budget_bytes));
+  std::unique_ptr<ScratchSpace> space(
+      new ScratchSpace(canonical.string(), budget_bytes, max_waiting));
   space->RemoveLeftovers();
   return space;
 }

@@ -3,6 +3,7 @@
 #ifndef TENON_SERVER_SCRATCH_SPACE_H_
 #define TENON_SERVER_SCRATCH_SPACE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -41,9 +42,11 @@ class ScratchSpace {
  public:
   // The root is made if it does not exist, for this user alone; an existing one must be a folder,
   // and of this user when it is `own` (one in a directory that others write to as well).
-  // Folders that processes left which have ended are removed. BAD_PARAMETER.
+  // Folders that processes left which have ended are removed. `max_waiting` requests of each class
+  // may wait for room. BAD_PARAMETER.
   static absl::StatusOr<std::unique_ptr<ScratchSpace>> Create(const std::string& root, bool own,
-                                                              int64_t budget_bytes);
+                                                              int64_t budget_bytes,
+                                                              size_t max_waiting);
 
   // A new folder below `directory`, which is relative to the root; empty: the root itself.
   // BAD_PARAMETER: it can't be a name, or only calls' own folders have such a name;
@@ -56,8 +59,8 @@ class ScratchSpace {
   const std::string& root() const { return root_; }
 
  private:
-  ScratchSpace(std::string root, int64_t budget_bytes)
-      : root_(std::move(root)), budget_(budget_bytes) {}
+  ScratchSpace(std::string root, int64_t budget_bytes, size_t max_waiting)
+      : root_(std::move(root)), budget_(budget_bytes, max_waiting) {}
   // The folder that the new one goes into; what is made of it is noted in `folder`.
   absl::StatusOr<OpenFolder> MakeAbove(const std::string& directory, ScratchFolder* folder) const;
   void RemoveLeftovers() const;

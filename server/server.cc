@@ -66,7 +66,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Config& config, Part
   }
   if (config.scratch_budget_bytes > 0) {
     auto scratch = ScratchSpace::Create(config.scratch_dir, config.default_scratch_dir,
-                                        config.scratch_budget_bytes);
+                                        config.scratch_budget_bytes,
+                                        static_cast<size_t>(config.max_queued_requests));
     // Nobody asked for the default one: a server whose file system is read-only goes without.
     if (!scratch.ok() && !config.default_scratch_dir) return scratch.status();
     if (!scratch.ok()) {
@@ -94,8 +95,6 @@ Server::Server(const Config& config, Parts parts)
       state_(std::make_unique<ServerState>(config.memory_budget_bytes, config.concurrent_requests,
                                            config.max_queued_requests,
                                            Milliseconds(config.write_stall_timeout))) {
-  drain_delay_ = config.drain_delay;
-  grace_period_ = config.grace_period;
   if (config.tls != nullptr) {
     tls_ = std::make_unique<TlsCertificates>(config.tls_files, *config.tls,
                                              Milliseconds(config.tls_reload_interval));
@@ -128,6 +127,9 @@ void Server::Apply(const Config& config) {
   const auto queued = static_cast<size_t>(config.max_queued_requests);
   state_->max_queued_requests = config.max_queued_requests;
   for (Executor* executor : state_->executors()) executor->SetMaxQueued(queued);
+  state_->budget.SetMaxWaiting(queued);
+  if (state_->scratch != nullptr) state_->scratch->budget().SetMaxWaiting(queued);
+  state_->budget.SetLimit(config.memory_budget_bytes);
   state_->write_stall_limit = Milliseconds(config.write_stall_timeout);
   state_->watchdog.SetStallLimit(Milliseconds(config.write_stall_timeout));
   state_->settings.dataset_ttl = absl::ToChronoSeconds(config.dataset_ttl);
@@ -139,6 +141,11 @@ void Server::Apply(const Config& config) {
     state_->callers.SetTokens(config.tokens);
   }
   if (tls_ != nullptr && config.tls != nullptr) tls_->Set(config.tls_files, *config.tls);
+  std::lock_guard lock(mutex_);
+  if (drain_.joinable()) return;  // whoever stops does it as it was told
+  drain_delay_ = config.drain_delay;
+  grace_period_ = config.grace_period;
+  kill_limit_ = config.kill_limit;
 }
 
 Server::~Server() {
@@ -443,7 +450,7 @@ void Server::Drain() {
 
   std::unique_lock lock(mutex_);
   const auto finished = [this] { return grpc_stopped_ && warm_up_done_; };
-  const auto limit = Clock::now() + Milliseconds(config_.kill_limit);
+  const auto limit = Clock::now() + Milliseconds(kill_limit_);
   while (!(finished() && Idle()) && Clock::now() < limit) changed_.wait_for(lock, kPollInterval);
   const bool ended = finished() && Idle();
   const bool clean = ended && !warm_up_failed_ && !providers_failed_;

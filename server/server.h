@@ -121,7 +121,7 @@ class Server {
   std::condition_variable changed_;
   ServerPhase told_phase_ = ServerPhase::kStarting;  // that health already shows
   int shutdown_calls_ = 0;
-  absl::Duration drain_delay_, grace_period_;
+  absl::Duration drain_delay_, grace_period_, kill_limit_;
   bool warm_up_done_ = false, warm_up_failed_ = false, grpc_stopped_ = false;
   bool providers_failed_ = false;  // as exit_when says
   bool stopped_ = false, clean_ = false;

@@ -63,6 +63,26 @@ google::rpc::BadRequest BadRequestOf(const ErrorDetails& details, size_t room) {
   return bad_request;
 }
 
+// Of an error made by QuotaError.
+std::optional<google::rpc::QuotaFailure> QuotaFailureOf(const ErrorDetails& details,
+                                                        std::string_view message) {
+  const auto text = [&](const char* key) {
+    const auto value = details.metadata.find(key);
+    return SafeText(value == details.metadata.end() ? "" : value->second, kMaxMetadataBytes);
+  };
+  int64_t limit = 0;
+  if (details.reason != Reason::kQuota || !absl::SimpleAtoi(text("quota_value"), &limit)) {
+    return std::nullopt;
+  }
+  google::rpc::QuotaFailure failure;
+  google::rpc::QuotaFailure::Violation* violation = failure.add_violations();
+  violation->set_subject("principal:" + text("principal"));
+  violation->set_description(SafeText(message, kMaxMetadataBytes));
+  violation->set_quota_metric(text("quota"));
+  violation->set_quota_value(limit);
+  return failure;
+}
+
 }  // namespace
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {
@@ -74,7 +94,9 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   payload.set_code(static_cast<int>(status.code()));
   payload.set_message(message);
   google::rpc::ErrorInfo info = ErrorInfoOf(details);
-  const size_t taken = message.size() + info.ByteSizeLong();
+  const auto quota_failure = QuotaFailureOf(details, message);
+  const size_t taken = message.size() + info.ByteSizeLong() +
+                       (quota_failure.has_value() ? quota_failure->ByteSizeLong() : 0);
   const google::rpc::BadRequest bad_request =
       BadRequestOf(details, kMaxDetailsBytes - std::min(kMaxDetailsBytes, taken));
   const size_t left_out = details.fields.size() - bad_request.field_violations_size();
@@ -87,6 +109,7 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
         static_cast<int64_t>(*delay * 1000));
     payload.add_details()->PackFrom(retry_info);
   }
+  if (quota_failure.has_value()) payload.add_details()->PackFrom(*quota_failure);
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), message,
                       payload.SerializeAsString());
 }

@@ -75,6 +75,14 @@ class WaitingLine {
   // The first of all; there is one.
   const Entry& front() const { return order_.begin()->second; }
   Entry TakeFront() { return *Remove(front().ticket); }
+  // The first that is of another class; null: there is none.
+  const Entry* FirstNot(Priority priority) const {
+    if (size() == size(priority)) return nullptr;
+    for (const auto& [key, entry] : order_) {
+      if (entry.priority != priority) return &entry;
+    }
+    return nullptr;
+  }
   // Absent: it does not wait here.
   std::optional<Entry> Remove(uint64_t ticket) {
     const auto place = places_.find(ticket);

@@ -307,6 +307,9 @@ TEST_F(ToolTest, InfoAndMeasures) {
            [](v1::GetServerInfoResponse* response) {
              response->set_version("1.2.3");
              response->set_state(v1::SERVER_STATE_READY);
+             response->mutable_quotas()->set_calls(1);
+             response->mutable_quotas()->set_max_calls(7);
+             response->mutable_quotas()->set_stored_bytes(1024);
              return grpc::Status::OK;
            },
        .list_providers =
@@ -315,7 +318,9 @@ TEST_F(ToolTest, InfoAndMeasures) {
              return grpc::Status::OK;
            }});
   const std::string address = server.address();
-  EXPECT_THAT(RunWith({"info", "--server", address}).out, HasSubstr("tenond 1.2.3"));
+  const std::string told = RunWith({"info", "--server", address}).out;
+  EXPECT_THAT(told, HasSubstr("tenond 1.2.3"));
+  EXPECT_THAT(told, HasSubstr("calls 1 of 7, stored 1 KiB, no limit"));
   const json info =
       json::parse(RunWith({"info", "--wait", "60", "--json", "--server", address}).out);
   EXPECT_EQ(info["server"]["state"], "ready");

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "server/content_store.h"
+#include "tenon/v1/provider.grpc.pb.h"
 #include "tests/integration/caller.h"
 #include "tests/integration/raw_call.h"
 
@@ -230,6 +231,15 @@ TEST_F(SecurityTest, OnePrincipalCannotHaveEverything) {
     ASSERT_TRUE(streams.back()->Read(&response)) << streams.back()->Finish().error_message();
     if (i == 0) continue;
     EXPECT_EQ(alice.GetDataset("datasets/x"), "QUOTA");
+    v1::GetServerInfoResponse info;
+    ASSERT_TRUE(
+        v1::ProviderService::NewStub(channel_)->GetServerInfo(bob.Context().get(), {}, &info).ok());
+    EXPECT_EQ(info.quotas().max_calls(), 2);
+    EXPECT_EQ(info.quotas().calls(), 1);  // bob's own
+    EXPECT_EQ(info.quotas().max_stored_bytes(), config.max_stored_bytes_per_principal);
+    EXPECT_GE(info.quotas().stored_bytes(), server::ContentStore::kEntryBytes);
+    EXPECT_LT(info.quotas().stored_bytes(), 2 * server::ContentStore::kEntryBytes);
+    EXPECT_EQ(info.quotas().max_jobs(), 0);  // none are offered
     EXPECT_EQ(bob.GetDataset("datasets/x"), "NOT_FOUND");
   }
   streams[0]->WritesDone();

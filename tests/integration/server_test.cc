@@ -6,6 +6,7 @@
 
 #include <future>
 
+#include "server/scratch_space.h"
 #include "server/version.h"
 #include "tenon/v1/admin.grpc.pb.h"
 #include "tenon/v1/contraction.grpc.pb.h"
@@ -300,6 +301,33 @@ TEST(Server, StopsCleanlyWhileItStarts) {
   provider.Open();
   EXPECT_TRUE(server->Wait());
   EXPECT_FALSE(server->WaitUntilReady());
+}
+
+// What a signal changes while the server runs.
+TEST(Server, TakesUpLimitsAndTimesAgain) {
+  server::Config config = TestConfig();
+  config.memory_budget_bytes = int64_t{1} << 30;
+  config.scratch_dir = ::testing::TempDir() + "/tenon_reload_" + std::to_string(getpid());
+  config.scratch_budget_bytes = 1000;
+  config.max_queued_requests = 0;
+  config.drain_delay = config.grace_period = absl::Hours(1);
+  const auto server = StartOrDie(config);
+  ASSERT_TRUE(server->WaitUntilReady());
+  server::MemoryBudget& scratch = server->state()->scratch->budget();
+  const auto all = scratch.Reserve(1000);
+  server::MemoryBudget::Request request{.ticket = server::NewTicket(), .bytes = 1};
+  request.granted = [](server::Reservation) { FAIL(); };
+  EXPECT_FALSE(scratch.ReserveInTurn(request).ok());  // nobody may wait
+  config.max_queued_requests = 1;
+  config.memory_budget_bytes = int64_t{1} << 29;
+  config.drain_delay = absl::ZeroDuration();
+  server->Apply(config);
+  EXPECT_TRUE(scratch.ReserveInTurn(request).ok());
+  EXPECT_TRUE(scratch.Leave(request.ticket));
+  EXPECT_EQ(InfoOf(*server).limits().memory_budget_bytes(), int64_t{1} << 29);
+  server->Shutdown();
+  EXPECT_TRUE(server->Wait());  // not after an hour
+  rmdir(config.scratch_dir.c_str());
 }
 
 TEST(Server, LameDuckServesButSaysNotReady) {

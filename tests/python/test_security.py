@@ -172,14 +172,18 @@ def test_sighup_reads_settings_and_tokens_anew(stubs, folder, start_server):
 
     config.write_text(json.dumps({**settings, "max_queued_requests": 9, "dataset_ttl": "2h",
                                   "write_stall_timeout": "5s", "log_level": "debug",
+                                  "memory_budget": "64MiB", "kill_limit": "7s",
                                   "threads": 1}))
     tokens.write_text(line("bob"))
     hang_up(" reloaded ")
     assert ask(stubs, server.channel, as_caller("alice")) == "UNAUTHENTICATED"
     now = limits("bob")
     assert (now.max_queue_length, now.default_ttl_seconds, now.slow_reader_seconds) == (9, 7200, 5)
+    assert now.memory_budget_bytes == 64 << 20
     text = server.text()
     assert "setting needs a restart setting=threads before=0 now=1" in text
+    assert "setting changed setting=kill_limit" in text
+    assert "setting changed setting=memory_budget" in text
     assert "setting changed setting=max_queued_requests before=7 now=9" in text
     # It is told again as long as it holds, and what was taken over is no news.
     hang_up(" reloaded ")

@@ -99,6 +99,13 @@ TEST(MemoryBudget, ReservationsMoveAndGiveBackOnce) {
   EXPECT_EQ(budget.reserved_bytes(), 0);
 }
 
+// Another thread may be at work on what is looked at: so waits until all is told.
+void Await(const std::function<bool()>& holds) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!holds() && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+  EXPECT_TRUE(holds());
+}
+
 // Holds tasks until the test lets them go.
 class Gate {
  public:
@@ -198,6 +205,63 @@ TEST(Executor, ServesClassesInTheirOrderAndBoundsEachByItself) {
     gate.Open();
   }
   EXPECT_EQ(order, "idb");
+}
+
+// Two long ones that nobody waits for would take both threads.
+TEST(Executor, BulkLeavesOneThreadToTheOthers) {
+  Gate bulk, other;
+  std::mutex mutex;
+  std::string order;
+  std::promise<void> interactive_ran;
+  const auto note = [&](char name) {
+    std::lock_guard lock(mutex);
+    order += name;
+  };
+  const auto submit = [&](Executor* executor, Priority priority, std::function<void()> task) {
+    return executor->Submit({.priority = priority, .task = std::move(task)});
+  };
+  {
+    Executor executor(2, 1);
+    ASSERT_TRUE(submit(&executor, Priority::kBulk, bulk.Task()).ok());
+    bulk.WaitUntilStarted();
+    ASSERT_TRUE(submit(&executor, Priority::kBulk, [&] { note('b'); }).ok());
+    // The free thread is none for bulk.
+    EXPECT_TRUE(Fails(submit(&executor, Priority::kBulk, [&] { note('x'); }), Reason::kOverloaded));
+    executor.Continue([&] { note('c'); }, Priority::kBulk);
+    ASSERT_TRUE(submit(&executor, Priority::kInteractive, [&] {
+                  note('i');
+                  interactive_ran.set_value();
+                }).ok());
+    interactive_ran.get_future().wait();
+    ASSERT_TRUE(submit(&executor, Priority::kDefault, other.Task()).ok());
+    other.WaitUntilStarted();  // the others may take all
+    EXPECT_EQ(executor.running(), 2);
+    EXPECT_EQ(executor.queued(Priority::kBulk), 1u);
+    bulk.Open();
+    Await([&] {
+      std::lock_guard lock(mutex);
+      return order.size() == 3;
+    });
+    other.Open();
+  }
+  EXPECT_TRUE(order == "icb" || order == "ibc") << order;
+}
+
+// Two threads wait for one that is busy with bulk; when it takes something else, they must hear
+// that there is a place for bulk.
+TEST(Executor, BulkBeginsAsSoonAsItsPlaceIsFree) {
+  Gate first, second;
+  std::promise<void> ran;
+  Executor executor(3, 8);
+  ASSERT_TRUE(executor.Submit({.priority = Priority::kBulk, .task = first.Task()}).ok());
+  first.WaitUntilStarted();
+  ASSERT_TRUE(executor.Submit({.priority = Priority::kBulk, .task = second.Task()}).ok());
+  second.WaitUntilStarted();
+  executor.Continue([&] { ran.set_value(); }, Priority::kBulk);
+  EXPECT_EQ(executor.running(), 2);
+  first.Open();
+  ran.get_future().wait();
+  second.Open();
 }
 
 TEST(Executor, RequestsLeaveAndTellTheirPlace) {
@@ -344,13 +408,6 @@ struct Line {
   absl::Status status;
 };
 
-// Serve() may find the budget's thread at work on the same: so waits until all is told.
-void Await(const std::function<bool()>& holds) {
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (!holds() && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
-  EXPECT_TRUE(holds());
-}
-
 TEST(MemoryLine, WhatDoesNotFitWaitsForWhatEnds) {
   MemoryBudget budget(100);
   Line line(&budget);
@@ -449,6 +506,51 @@ TEST(MemoryLine, IsBoundedByClassAndMayBeLeft) {
   Await([&] { return budget.waiting(Priority::kBulk) == 0; });
   EXPECT_TRUE(budget.ReserveInTurn({.bytes = 90}).ok());
   EXPECT_TRUE(Fails(budget.ReserveInTurn({.bytes = 101}).status(), Reason::kExceedsServerLimit));
+}
+
+TEST(MemoryLine, ASmallerLimitLeavesWhatIsReserved) {
+  MemoryBudget budget(100);
+  Line line(&budget);
+  EXPECT_TRUE(line.Ask('a', 80));
+  budget.SetLimit(50);
+  EXPECT_EQ(budget.reserved_bytes(), 80);
+  EXPECT_EQ(budget.free_bytes(), 0);
+  const absl::Status busy = budget.Reserve(10).status();
+  EXPECT_TRUE(Fails(busy, Reason::kOverloaded));
+  EXPECT_EQ(GetErrorDetails(busy).metadata.at("free_bytes"), "0");
+  EXPECT_TRUE(Fails(budget.Reserve(51), Reason::kExceedsServerLimit));
+  line.Release('a');
+  EXPECT_TRUE(budget.Reserve(50).ok());
+}
+
+TEST(MemoryLine, ALimitThatChangesIsSeenByThoseWhoWait) {
+  MemoryBudget budget(100);
+  Line line(&budget);
+  EXPECT_TRUE(line.Ask('a', 80));
+  EXPECT_FALSE(line.Ask('b', 90));
+  EXPECT_FALSE(line.Ask('c', 30));
+  budget.SetLimit(85);  // b would never get it, and would keep c waiting
+  Await([&] {
+    std::lock_guard lock(line.mutex);
+    return line.refused == "b";
+  });
+  EXPECT_TRUE(Fails(line.status, Reason::kExceedsServerLimit));
+  EXPECT_EQ(budget.Position('c'), 0u);
+  budget.SetLimit(110);
+  Await([&] { return budget.waiting(Priority::kDefault) == 0; });
+  EXPECT_EQ(budget.reserved_bytes(), 110);
+}
+
+TEST(MemoryLine, TheLineMayGrow) {
+  MemoryBudget budget(100, 0);
+  Line line(&budget);
+  EXPECT_TRUE(line.Ask('a', 100));
+  MemoryBudget::Request request{.ticket = 7, .bytes = 10};
+  request.granted = [](Reservation) { FAIL(); };
+  EXPECT_TRUE(Fails(budget.ReserveInTurn(request).status(), Reason::kOverloaded));
+  budget.SetMaxWaiting(1);
+  EXPECT_TRUE(budget.ReserveInTurn(request).ok());
+  EXPECT_TRUE(budget.Leave(7));
 }
 
 // As content that was in use and is not any more: nothing is released, but can be evicted.

@@ -31,6 +31,10 @@ TEST(CallPlaces, AreCountedByNameAndGivenBack) {
   EXPECT_TRUE(Fails(third, Reason::kQuota));
   const ErrorDetails details = GetErrorDetails(third.status());
   EXPECT_EQ(details.metadata.at("limit_calls"), "2");
+  EXPECT_EQ(details.metadata.at("principal"), "a");
+  EXPECT_EQ(places.QuotaOf("a").limit, 2);
+  EXPECT_EQ(places.QuotaOf("a").used, 2);
+  EXPECT_EQ(places.QuotaOf("b").used, 0);
   EXPECT_EQ(details.metadata.count("retry_delay_seconds"), 1u);
   EXPECT_TRUE(places.Take("b").ok());
   CallPlaces::Place moved = *std::move(first);

@@ -243,7 +243,7 @@ TEST_F(ConfigTest, ScratchSpaceMayBeMade) {
   for (const std::string& path : {folder, folder + "/"}) {
     const auto config = Read({"--scratch_dir=" + path});
     ASSERT_TRUE(config.ok()) << config.status();
-    const auto space = ScratchSpace::Create(config->scratch_dir, false, 1 << 20);
+    const auto space = ScratchSpace::Create(config->scratch_dir, false, 1 << 20, 64);
     ASSERT_TRUE(space.ok()) << space.status();
     EXPECT_EQ(std::filesystem::status(folder).permissions(), std::filesystem::perms::owner_all);
     std::filesystem::remove_all(folder);

@@ -328,6 +328,10 @@ TEST_F(ContentStoreTest, OwnersHaveQuotas) {
   const ErrorDetails details = GetErrorDetails(refused.status());
   EXPECT_EQ(details.reason, Reason::kQuota);
   EXPECT_EQ(details.metadata.at("stored_bytes"), std::to_string(kEntry + 10));
+  EXPECT_EQ(details.metadata.at("quota"), "stored_bytes");
+  EXPECT_EQ(store_.QuotaOf("").limit, kEntry + 20);
+  EXPECT_EQ(store_.QuotaOf("").used, kEntry + 10);
+  EXPECT_EQ(store_.QuotaOf("b").used, 0);
   EXPECT_EQ(budget_.reserved_bytes(), kEntry + 10);
   Put(MakeTensor({10}, 1));  // the same again takes nothing
   EXPECT_FALSE(created_);

@@ -85,6 +85,28 @@ TEST(ContractionQueue, AFullClassLeavesTheOthersTheirPlaces) {
   EXPECT_TRUE(second.Finish().status.ok());
 }
 
+// Its sets are continuations; they keep to their class, too.
+TEST(ContractionQueue, BulkLeavesOneThreadToTheOthers) {
+  ContractionTestServer server({.executor_threads = 2});
+  Executor& executor = server.state().executor;
+  v1::ContractHeader header = Product(512);
+  header.mutable_execution()->set_priority(v1::PRIORITY_CLASS_BULK);
+  ContractClient bulk(&server);
+  bulk.SendHeader(header);
+  ASSERT_TRUE(bulk.Read().has_accepted());
+  std::promise<void> released;
+  const auto gate = released.get_future().share();
+  ASSERT_TRUE(executor.Submit({.priority = Priority::kBulk, .task = [gate] { gate.wait(); }}).ok());
+  Await([&] { return executor.running() == 1; });
+  bulk.SendOperand(0, 0, std::string(512 * 64 * 8, '\0'), 1 << 20);
+  bulk.SendOperand(0, 1, std::string(64 * 32 * 8, '\0'), 1 << 20);
+  Await([&] { return executor.continuing() == 1; });  // though a thread is free
+  EXPECT_TRUE(Contract(&server, MatrixProduct()).status.ok());
+  EXPECT_EQ(executor.continuing(), 1u);
+  released.set_value();
+  EXPECT_TRUE(bulk.Finish().status.ok());
+}
+
 // No thread comes free before it has expired.
 TEST(ContractionQueue, WaitsEndWhileAllThreadsAreBusy) {
   ContractionTestServer server({.executor_threads = 1});

@@ -1,24 +1,34 @@
 // DatasetService over a channel.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <functional>
+#include <future>
 #include <limits>
+#include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "backends/core/error.h"
+#include "server/gauges.h"
 #include "tests/server/measurement_test_server.h"
 
 namespace tenon::server {
 namespace {
 
+using ::testing::HasSubstr;
+
 // One upload of a data set.
 class Upload {
  public:
-  explicit Upload(TestServer* server)
-      : writer_(server->datasets().CreateDataset(&context_, &response)) {}
+  explicit Upload(TestServer* server, std::chrono::milliseconds timeout = std::chrono::hours(1))
+      : context_(Within(timeout)),
+        writer_(server->datasets().CreateDataset(context_.get(), &response)) {}
 
   void Header(const v1::CreateDatasetHeader& header) {
     v1::CreateDatasetRequest frame;
@@ -35,9 +45,10 @@ class Upload {
     writer_->Write(frame);
   }
   void Empty() { writer_->Write(v1::CreateDatasetRequest()); }
-  void Cancel() { context_.TryCancel(); }
+  void Cancel() { context_->TryCancel(); }
+  void WritesDone() { writer_->WritesDone(); }
   std::string HalfClose() {
-    writer_->WritesDone();
+    WritesDone();
     return Finish();
   }
   // For calls that end by themselves.
@@ -46,9 +57,21 @@ class Upload {
   v1::CreateDatasetResponse response;
 
  private:
-  grpc::ClientContext context_;
+  static std::unique_ptr<grpc::ClientContext> Within(std::chrono::milliseconds timeout) {
+    auto context = std::make_unique<grpc::ClientContext>();
+    context->set_deadline(std::chrono::system_clock::now() + timeout);
+    return context;
+  }
+
+  std::unique_ptr<grpc::ClientContext> context_;
   std::unique_ptr<grpc::ClientWriter<v1::CreateDatasetRequest>> writer_;
 };
+
+void Await(const std::function<bool()>& holds) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!holds() && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+  ASSERT_TRUE(holds());
+}
 
 v1::CreateDatasetHeader HeaderOf(const Matrix& matrix, bool with_data) {
   v1::CreateDatasetHeader header;
@@ -201,6 +224,7 @@ TEST(DatasetUploadTest, TheStateTableHolds) {
 
 TEST(DatasetUploadTest, BytesAreReservedBeforeTheyComeAndReleasedByCancel) {
   TestServer server({.budget_bytes = 1000 + ContentStore::kEntryBytes});
+  server.state().settings.max_queue_wait = std::chrono::milliseconds(0);
   auto held = server.state().budget.Reserve(800);
   ASSERT_TRUE(held.ok());
   Upload refused(&server);
@@ -213,6 +237,125 @@ TEST(DatasetUploadTest, BytesAreReservedBeforeTheyComeAndReleasedByCancel) {
   cancelled.Cancel();
   EXPECT_EQ(cancelled.Finish().substr(0, 9), "CANCELLED");
   EXPECT_TRUE(server.AllReleased());
+}
+
+// A server whose memory others hold.
+class UploadQueueTest : public ::testing::Test {
+ protected:
+  UploadQueueTest() : server_({.budget_bytes = kBudget, .executor_threads = 1, .max_queued = 2}) {
+    auto held = server_.state().budget.Reserve(kBudget);
+    EXPECT_TRUE(held.ok());
+    if (held.ok()) held_ = *std::move(held);
+  }
+  ~UploadQueueTest() override {
+    held_.Release();
+    EXPECT_TRUE(server_.AllReleased());
+  }
+  void AwaitWaiting(size_t count) {
+    Await([&] { return server_.state().budget.waiting(Priority::kDefault) == count; });
+  }
+  void AwaitNoCalls() {
+    Await([&] { return server_.state().metrics.in_flight() == 0; });
+  }
+  int64_t admitted() { return server_.state().metrics.Waits(Priority::kDefault).admitted; }
+
+  static constexpr int64_t kBudget = 1000 + ContentStore::kEntryBytes;
+  const Matrix matrix_ = MakeMatrix(10, 3, 1);
+  TestServer server_;
+  Reservation held_;
+};
+
+TEST_F(UploadQueueTest, WaitsForMemoryAndThenReads) {
+  Upload upload(&server_);
+  upload.Header(HeaderOf(matrix_, false));
+  AwaitWaiting(1);
+  EXPECT_EQ(server_.state().executor.running(), 0);  // it holds no thread
+  held_.Release();
+  upload.Chunk(0, matrix_.bytes());
+  EXPECT_EQ(upload.HalfClose(), "OK");
+  EXPECT_EQ(admitted(), 1);
+}
+
+TEST_F(UploadQueueTest, InlineDataWaitsToo) {
+  v1::CreateTensorResponse created;
+  grpc::ClientContext context;
+  const auto writer = server_.datasets().CreateTensor(&context, &created);
+  v1::CreateTensorRequest frame;
+  SetSpec(matrix_.rows, matrix_.columns, frame.mutable_header()->mutable_spec());
+  frame.mutable_header()->set_inline_data(matrix_.bytes());
+  writer->Write(frame);
+  writer->WritesDone();
+  AwaitWaiting(1);
+  held_.Release();
+  EXPECT_EQ(Summary(writer->Finish()), "OK");
+  EXPECT_EQ(created.tensor().size_bytes(), 240);
+}
+
+TEST_F(UploadQueueTest, WhoeverCancelsLeavesTheLine) {
+  Upload upload(&server_);
+  upload.Header(HeaderOf(matrix_, false));
+  AwaitWaiting(1);
+  upload.Cancel();
+  EXPECT_EQ(upload.Finish().substr(0, 9), "CANCELLED");
+  AwaitWaiting(0);
+  AwaitNoCalls();
+  EXPECT_EQ(admitted(), 0);
+}
+
+TEST_F(UploadQueueTest, TheDeadlineEndsTheWait) {
+  Upload upload(&server_, std::chrono::milliseconds(100));
+  upload.Header(HeaderOf(matrix_, false));
+  EXPECT_EQ(upload.Finish().substr(0, 17), "DEADLINE_EXCEEDED");
+  AwaitWaiting(0);
+  AwaitNoCalls();
+  EXPECT_THAT(MetricsText(server_.state()),
+              HasSubstr("tenon_admission_rejections_total{reason=\"expired\"} 1\n"));
+}
+
+TEST_F(UploadQueueTest, TheWayOutEndsTheWait) {
+  Upload upload(&server_);
+  upload.Header(HeaderOf(matrix_, false));
+  AwaitWaiting(1);
+  server_.state().watchdog.EndAll(Error(Reason::kDraining, "told to stop"));
+  EXPECT_EQ(upload.Finish(), "UNAVAILABLE DRAINING ");
+  EXPECT_EQ(server_.state().budget.waiting(Priority::kDefault), 0u);
+}
+
+TEST_F(UploadQueueTest, WhatCannotWaitIsRefusedAtTheHeader) {
+  Upload large(&server_);
+  v1::CreateDatasetHeader header = HeaderOf(matrix_, false);
+  header.mutable_spec()->set_shape(0, 1000);
+  large.Header(header);
+  EXPECT_EQ(large.Finish(), "FAILED_PRECONDITION EXCEEDS_SERVER_LIMIT ");  // it would never fit
+  Upload first(&server_), second(&server_), third(&server_);
+  for (Upload* upload : {&first, &second}) upload->Header(HeaderOf(matrix_, false));
+  AwaitWaiting(2);
+  third.Header(HeaderOf(matrix_, false));
+  EXPECT_EQ(third.Finish(), "RESOURCE_EXHAUSTED OVERLOADED ");  // the line is full
+  for (Upload* upload : {&first, &second}) {
+    upload->Cancel();
+    upload->Finish();
+  }
+  AwaitNoCalls();
+}
+
+// All of it has come; no thread is free to store it.
+TEST_F(UploadQueueTest, WhoeverCancelsIsNotStored) {
+  held_.Release();
+  std::promise<void> released;
+  const auto gate = released.get_future().share();
+  ASSERT_TRUE(server_.state().executor.Submit([gate] { gate.wait(); }).ok());
+  Await([&] { return server_.state().executor.running() == 1; });
+  Upload upload(&server_);
+  upload.Header(HeaderOf(matrix_, true));
+  upload.WritesDone();
+  Await([&] { return server_.state().executor.queued() == 1; });
+  upload.Cancel();
+  EXPECT_EQ(upload.Finish().substr(0, 9), "CANCELLED");
+  Await([&] { return server_.state().executor.queued() == 0; });
+  AwaitNoCalls();
+  released.set_value();
+  EXPECT_EQ(server_.state().store->bytes(), 0);
 }
 
 TEST(DatasetTest, GetAndDelete) {

@@ -144,7 +144,11 @@ TEST_F(JobBoardTest, AnOwnerHasSoManyJobs) {
   const std::string name = Name("one");
   {
     const auto place = board_->Reserve("", 1);  // an upload counts
-    EXPECT_TRUE(Fails(board_->Reserve("", 1), Reason::kQuota));
+    const auto refused = board_->Reserve("", 1);
+    EXPECT_TRUE(Fails(refused, Reason::kQuota));
+    EXPECT_EQ(GetErrorDetails(refused.status()).metadata.at("quota"), "jobs");
+    EXPECT_EQ(board_->QuotaOf("").limit, 2);
+    EXPECT_EQ(board_->QuotaOf("").used, 2);
     EXPECT_TRUE(board_->Reserve("somebody", 1).ok());
   }
   Name("two");

@@ -396,7 +396,7 @@ TEST_F(ScratchTest, NoneAreMadeWithoutARoot) {
 }
 
 TEST_F(ScratchTest, LeftoversOfEndedProcessesGoAndNothingElse) {
-  auto running = ScratchSpace::Create(root_.string(), false, 1000);
+  auto running = ScratchSpace::Create(root_.string(), false, 1000, 64);
   ASSERT_TRUE(running.ok());
   auto folder = (*running)->Make("x");
   ASSERT_TRUE(folder.ok());
@@ -404,7 +404,7 @@ TEST_F(ScratchTest, LeftoversOfEndedProcessesGoAndNothingElse) {
   std::ofstream(root_ / "deep" / "tenond-call-abcdef" / "run") << "left";
   std::ofstream(root_ / "tenond-call-file") << "somebody's";
   std::ofstream(root_ / "other") << "somebody's";
-  auto next = ScratchSpace::Create(root_.string(), false, 1000);
+  auto next = ScratchSpace::Create(root_.string(), false, 1000, 64);
   ASSERT_TRUE(next.ok());
   EXPECT_FALSE(fs::exists(root_ / "deep" / "tenond-call-abcdef"));
   EXPECT_TRUE(fs::exists(root_ / "tenond-call-file"));

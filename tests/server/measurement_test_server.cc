@@ -115,7 +115,8 @@ TestServer::TestServer(const TestServerOptions& options) {
   state_->store = std::make_shared<ContentStore>(&state_->budget, std::chrono::seconds(3600));
   state_->settings.data_root = options.data_root;
   if (!options.scratch_root.empty()) {
-    auto scratch = ScratchSpace::Create(options.scratch_root, false, options.scratch_budget_bytes);
+    auto scratch = ScratchSpace::Create(options.scratch_root, false, options.scratch_budget_bytes,
+                                        static_cast<size_t>(options.max_queued));
     EXPECT_TRUE(scratch.ok()) << scratch.status();
     if (scratch.ok()) state_->scratch = *std::move(scratch);
   }

@@ -6,6 +6,7 @@
 #include "backends/core/error.h"
 #include "backends/core/utf8.h"
 #include "google/rpc/status_details.pb.h"
+#include "server/quota.h"
 
 namespace tenon::server {
 namespace {
@@ -72,6 +73,22 @@ TEST(Status, CarriesFieldsMetadataAndRetryDelay) {
   EXPECT_EQ(message.message(), "full");
   EXPECT_EQ(message.metadata().at("limit_bytes"), "7");
   EXPECT_EQ(message.retry_delay_seconds(), 1.5);
+}
+
+TEST(Status, QuotaErrorsTellTheQuota) {
+  const absl::Status error =
+      QuotaError("alice", "jobs", 3, "the caller has 3 jobs already").Meta("actual", 3);
+  const google::rpc::Status details = Details(ToGrpcStatus(error));
+  EXPECT_EQ(details.details_size(), 2);
+  EXPECT_EQ(Only<google::rpc::ErrorInfo>(details).reason(), "QUOTA");
+  const auto failure = Only<google::rpc::QuotaFailure>(details);
+  ASSERT_EQ(failure.violations_size(), 1);
+  EXPECT_EQ(failure.violations(0).subject(), "principal:alice");
+  EXPECT_EQ(failure.violations(0).description(), "the caller has 3 jobs already");
+  EXPECT_EQ(failure.violations(0).quota_metric(), "jobs");
+  EXPECT_EQ(failure.violations(0).quota_value(), 3);
+  const std::string wide(5000, '\xE2');
+  EXPECT_LE(ToGrpcStatus(QuotaError(wide, "jobs", 3, wide)).error_details().size(), 3600u);
 }
 
 TEST(Status, AnErrorWithoutReasonStillHasOne) {

@@ -55,6 +55,17 @@ TEST(WaitingLine, WaitingWorkAges) {
   EXPECT_EQ(Order(&line), "dibej");
 }
 
+TEST(WaitingLine, FindsTheFirstOfAnotherClass) {
+  Line line(10);
+  line.Push(Entry('b', Priority::kBulk, seconds(0)));
+  EXPECT_EQ(line.FirstNot(Priority::kBulk), nullptr);
+  line.Push(Entry('d', Priority::kDefault, 2 * Line::kClassStep));
+  line.Push(Entry('e', Priority::kDefault, 2 * Line::kClassStep));
+  ASSERT_NE(line.FirstNot(Priority::kBulk), nullptr);
+  EXPECT_EQ(line.front().item, 'b');  // it has aged
+  EXPECT_EQ(line.FirstNot(Priority::kBulk)->item, 'd');
+}
+
 TEST(WaitingLine, BoundsEachClassByItself) {
   Line line(2);
   line.Push(Entry('b', Priority::kBulk, seconds(0)));

@@ -1,4 +1,6 @@
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "backends/core/error.h"
 #include "client/cpp/tool/commands.h"
@@ -13,6 +15,21 @@ std::string BytesText(int64_t bytes) {
   return bytes == 0 ? "no limit" : FormatBytes(static_cast<double>(bytes));
 }
 
+// "3 of 10"; what nobody limits may not be counted, so it is not told.
+std::string UsedText(int64_t used, int64_t limit) {
+  return limit == 0 ? "no limit" : StrCat(used, " of ", limit);
+}
+
+std::string QuotasText(const v1::CallerQuotas& quotas) {
+  const auto bytes = [](int64_t count) { return FormatBytes(static_cast<double>(count)); };
+  std::string text =
+      StrCat("calls ", UsedText(quotas.calls(), quotas.max_calls()), ", stored ",
+             bytes(quotas.stored_bytes()), quotas.max_stored_bytes() == 0 ? ", " : " of ",
+             BytesText(quotas.max_stored_bytes()));
+  if (quotas.max_jobs() > 0) text += StrCat(", jobs ", UsedText(quotas.jobs(), quotas.max_jobs()));
+  return text;
+}
+
 void PrintServer(const v1::GetServerInfoResponse& info, const std::string& address,
                  std::ostream* out) {
   const v1::ServerLimits& limits = info.limits();
@@ -22,16 +39,18 @@ void PrintServer(const v1::GetServerInfoResponse& info, const std::string& addre
   for (const v1::Feature& feature : info.features()) {
     if (!feature.available()) missing += StrCat(missing.empty() ? "" : ", ", feature.name());
   }
+  std::vector<std::pair<std::string, std::string>> pairs = {
+      {"up", FormatSeconds(info.uptime_seconds())},
+      {"machine",
+       StrCat(info.host().cpu_model(), ", ", info.host().isa(), ", ", info.host().threads(),
+              " threads, ", FormatBytes(static_cast<double>(info.host().memory_bytes())))},
+      {"memory budget", StrCat(BytesText(limits.memory_budget_bytes()), ", per request ",
+                               BytesText(limits.request_memory_bytes()))},
+      {"largest message", FormatBytes(static_cast<double>(limits.max_message_bytes()))},
+      {"not offered", missing.empty() ? "nothing is missing" : missing}};
+  if (info.has_quotas()) pairs.emplace_back("your quotas", QuotasText(info.quotas()));
   *out << version << " at " << address << ", " << ShortEnumName(info.state()) << "\n"
-       << FormatPairs(
-              {{"up", FormatSeconds(info.uptime_seconds())},
-               {"machine", StrCat(info.host().cpu_model(), ", ", info.host().isa(), ", ",
-                                  info.host().threads(), " threads, ",
-                                  FormatBytes(static_cast<double>(info.host().memory_bytes())))},
-               {"memory budget", StrCat(BytesText(limits.memory_budget_bytes()), ", per request ",
-                                        BytesText(limits.request_memory_bytes()))},
-               {"largest message", FormatBytes(static_cast<double>(limits.max_message_bytes()))},
-               {"not offered", missing.empty() ? "nothing is missing" : missing}});
+       << FormatPairs(pairs);
 }
 
 void PrintProviders(const v1::ListProvidersResponse& list, std::ostream* out) {
