@@ -71,19 +71,22 @@ void WriteCost(const ContractCall& call, const PathCost& cost, double share, dou
   out->set_log2_score(Log2Score(ObjectiveOf(call), cost, share, seconds));
 }
 
-// Costs of a slice and of all. `seconds`: predicted for all; absent without a model.
+// Costs of a slice and of all. `cost`: of the plan; `seconds`: predicted for all, absent without a
+// model.
 template <typename Message>
 void WriteCosts(const ContractCall& call, const contraction::Expression& expression,
-                const planner::Plan& plan, std::optional<double> seconds, Message* out) {
-  const PathCost cost = contraction::ComputeCost(expression, plan.path, plan.sliced);
+                const contraction::Path& path, const std::vector<int>& sliced, const PathCost& cost,
+                std::optional<double> seconds, Message* out) {
   const double share = 1 / std::max(cost.slices, 1.0);
   WriteCost(call, cost, share, seconds.value_or(kNoFigure), out->mutable_per_slice());
   WriteCost(call, cost, 1, seconds.value_or(kNoFigure), out->mutable_total());
   if (seconds.has_value()) out->set_predicted_seconds(*seconds);
   const planner::Objective objective = ObjectiveOf(call);
-  out->set_log2_score(objective.kind == planner::Objective::Kind::kSeconds
+  // Without slices everything runs once, as it is counted in the total.
+  const bool as_counted = objective.kind == planner::Objective::Kind::kSeconds || sliced.empty();
+  out->set_log2_score(as_counted
                           ? out->total().log2_score()
-                          : std::log2(planner::PlanScore(expression, objective, plan)));
+                          : std::log2(planner::PlanScore(expression, objective, {path, sliced})));
 }
 
 void WriteUnsliced(const ContractCall& call, const PathCost& cost, bool is_sliced,
@@ -228,7 +231,7 @@ void WritePlanSummary(const ContractCall& call, const ContractionJob& job, v1::P
       std::max(0.0, cost.flops - flops - MultiplyAdds(HoistedSaving(job), job.dtype())));
   out->set_shared_flops(call.varies() ? MultiplyAdds(job.shared_flops(), job.dtype()) : 0);
   WriteUnsliced(call, job.unsliced_cost(), !job.sliced().empty(), job.predicted_seconds(), out);
-  WriteCosts(call, job.expression(), {job.path(), job.sliced()}, job.predicted_seconds(), out);
+  WriteCosts(call, job.expression(), job.path(), job.sliced(), cost, job.predicted_seconds(), out);
   WriteProvenance(call, job, out->mutable_provenance());
   if (call.detail != v1::REPORT_DETAIL_BRIEF)
     WritePath(job.expression(), job.path(), job.sliced(), out);
@@ -261,9 +264,10 @@ absl::StatusOr<ReadPlan> PlanOf(const ContractCall& call) {
 absl::Status WritePlanCosts(const ContractCall& call, std::optional<double> seconds,
                             v1::PlanImprovement* out) {
   TENON_ASSIGN_OR_RETURN(const ReadPlan read, PlanOf(call));
-  WriteCosts(call, read.expression, read.plan, seconds, out);
-  out->set_slices(
-      SliceCount(ComputeCost(read.expression, read.plan.path, read.plan.sliced).slices));
+  const planner::Plan& plan = read.plan;
+  const PathCost cost = contraction::ComputeCost(read.expression, plan.path, plan.sliced);
+  WriteCosts(call, read.expression, plan.path, plan.sliced, cost, seconds, out);
+  out->set_slices(SliceCount(cost.slices));
   return absl::OkStatus();
 }
 
@@ -280,7 +284,7 @@ absl::Status WritePlanWithoutProgram(const ContractCall& call, v1::PlanSummary* 
   out->set_log2_slices(std::log2(cost.slices));
   WriteUnsliced(call, contraction::ComputeCost(expression, plan.path, {}), !plan.sliced.empty(),
                 std::nullopt, out);
-  WriteCosts(call, expression, plan, std::nullopt, out);
+  WriteCosts(call, expression, plan.path, plan.sliced, cost, std::nullopt, out);
   if (call.provenance.has_value()) *out->mutable_provenance() = *call.provenance;
   if (call.detail != v1::REPORT_DETAIL_BRIEF) WritePath(expression, plan.path, plan.sliced, out);
   return absl::OkStatus();
