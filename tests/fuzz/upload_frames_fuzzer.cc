@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "backends/core/cancel.h"
+#include "backends/core/error.h"
 #include "server/content_store.h"
 #include "server/dataset_upload.h"
 #include "server/state.h"
@@ -85,8 +86,9 @@ class Upload {
     if (header.has_inline_data()) fields.inline_data = &header.inline_data();
     if (header.has_ttl_seconds()) fields.ttl_seconds = header.ttl_seconds();
     const MemoryCheck memory;
-    const absl::Status status = upload_.OnHeader(fields);
-    if (!status.ok()) return status;
+    TENON_ASSIGN_OR_RETURN(const int64_t needed, upload_.OnHeader(fields));
+    TENON_ASSIGN_OR_RETURN(server::Reservation reservation, State().budget.Reserve(needed));
+    TENON_RETURN_IF_ERROR(upload_.Admit(std::move(reservation), fields.inline_data));
     FUZZ_CHECK(shadow_ == nullptr);  // one header only
     const int64_t reserved = State().budget.reserved_bytes();
     memory.Check(reserved + kFixedBytes);
@@ -97,7 +99,7 @@ class Upload {
     shadow_ = std::make_unique<ShadowTensor>(bytes);
     if (header.has_inline_data()) shadow_->Append(0, header.inline_data());
     brief_ = header.has_ttl_seconds() && header.ttl_seconds() < 10;
-    return status;
+    return absl::OkStatus();
   }
 
   void CheckStored(const std::string& handle) const {
