@@ -35,7 +35,8 @@ Reservation Reservation::Split(int64_t bytes) {
 }
 
 absl::Status MemoryBudget::CheckFits(int64_t bytes) const {
-  if (bytes < 0) return Error(Reason::kInternal, "a negative number of bytes is planned");
+  if (bytes < 0)
+    return Error(Reason::kInternal, StrCat(bytes, " bytes are planned, fewer than none"));
   const int64_t limit = limit_bytes_;
   if (bytes <= limit) return absl::OkStatus();
   return Error(Reason::kExceedsServerLimit,

@@ -24,14 +24,16 @@ constexpr int64_t kMaxTensorBytes = int64_t{64} << 20;
 constexpr double kStepCost = 1 << 15;
 constexpr int64_t kAlignment = 64;
 
-int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+// Of counts up to the largest: nothing is added to them.
+int64_t DivideUp(int64_t value, int64_t unit) { return value / unit + (value % unit != 0); }
+int64_t RoundUp(int64_t value, int64_t unit) { return DivideUp(value, unit) * unit; }
 
 // The sets in as few stacks as kMaxSets allows, all of one size.
 int64_t EvenStack(int64_t expected_sets, int64_t max_sets) {
   const int64_t limit = std::min(kMaxSets, max_sets);
   if (expected_sets <= 1 || limit <= 1) return 1;
-  const int64_t stacks = (expected_sets + limit - 1) / limit;
-  const int64_t sets = (expected_sets + stacks - 1) / stacks;
+  const int64_t stacks = DivideUp(expected_sets, limit);
+  const int64_t sets = DivideUp(expected_sets, stacks);
   return sets > 2 * kVectorSets ? std::min(RoundUp(sets, kVectorSets), limit) : sets;
 }
 
@@ -80,7 +82,7 @@ SetsCost CostOfSets(const Expression& expression, const std::vector<bool>& varyi
 double TotalFlops(const Expression& stacked, const std::vector<bool>& varying, const Path& path,
                   int64_t sets, int64_t expected_sets) {
   const SetsCost cost = CostOfSets(stacked, varying, path);
-  return cost.shared + cost.varying * static_cast<double>((expected_sets + sets - 1) / sets);
+  return cost.shared + cost.varying * static_cast<double>(DivideUp(expected_sets, sets));
 }
 
 }  // namespace

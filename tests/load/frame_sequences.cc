@@ -40,8 +40,11 @@
 #include "tests/load/frame_scripts.h"
 #include "tests/support/frame_call.h"
 
-// Freed memory is set aside for a while; little of it, so that growth is seen.
-extern "C" const char* __asan_default_options() { return "quarantine_size_mb=8"; }
+// Freed memory is set aside for a while, and the stacks of all allocations are kept: little of
+// both, so that growth is seen.
+extern "C" const char* __asan_default_options() {
+  return "quarantine_size_mb=8:malloc_context_size=1";
+}
 
 namespace tenon::testing {
 namespace {

@@ -46,6 +46,20 @@ class ContractionSetsTest : public ::testing::Test {
   ContractionTestServer server_;
 };
 
+// It is a hint, and nothing is lost when it is beyond all counting.
+TEST_F(ContractionSetsTest, AsManySetsAsCanBeExpected) {
+  for (const int64_t expected : {INT64_MAX, INT64_MAX - 126}) {
+    ContractClient client(&server_);
+    client.SendHeader(Header(kDouble, expected));
+    for (int set = 0; set < 3; ++set) Send(&client, set);
+    client.HalfClose();
+    const Answer answer = client.Finish();
+    ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
+    ASSERT_EQ(answer.results.size(), 3u);
+    for (int set = 0; set < 3; ++set) ExpectResult(answer.results[set], set);
+  }
+}
+
 TEST_F(ContractionSetsTest, ThreeHundredSetsInOrder) {
   constexpr int kSets = 300;
   for (const v1::DataType varying : {kDouble, v1::DATA_TYPE_FLOAT32}) {
