@@ -101,7 +101,9 @@ std::string Complaint(const FrameScript& script, const grpc::Status& status) {
   google::rpc::ErrorInfo info;
   bool told = false;
   for (const auto& any : details.details()) told = told || any.UnpackTo(&info);
-  if (status.error_code() == grpc::DEADLINE_EXCEEDED && script.end != End::kSilence) {
+  // A call that expects sets beyond counting is refused in time.
+  const bool refused = told && info.reason() == "DEADLINE_INFEASIBLE";
+  if (status.error_code() == grpc::DEADLINE_EXCEEDED && script.end != End::kSilence && !refused) {
     return "it did not end by itself";
   }
   if (told) return info.reason() == "INTERNAL" ? "an internal error" : "";
