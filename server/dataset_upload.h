@@ -20,6 +20,7 @@
 #include "backends/core/cancel.h"
 #include "backends/core/error.h"
 #include "server/bidi_stream.h"
+#include "server/chunk_view.h"
 #include "server/content_store.h"
 #include "server/frames.h"
 #include "server/principal.h"
@@ -57,7 +58,7 @@ class UploadState {
   absl::StatusOr<int64_t> OnHeader(const Header& header);
   // `inline_data`: the header's.
   absl::Status Admit(Reservation memory, const std::string* inline_data);
-  absl::Status OnChunk(const v1::TensorChunk& chunk);
+  absl::Status OnChunk(const ChunkView& chunk);
   absl::Status OnHalfClose() const;
   // Checks the values, hashes and stores; reads all bytes. Then tells the description.
   absl::StatusOr<ContentStore::Description> Store(const CancelToken* cancel, bool* created);

@@ -86,8 +86,7 @@ absl::Status MeasurementStream::Dispatch(const v1::MeasureRequest& frame) {
       if (state_ == State::kStart) return OnHeader(received().mutable_header());
       break;
     case v1::MeasureRequest::kDatasetChunk:
-      if (state_ == State::kDataset) return OnDatasetChunk(frame.dataset_chunk());
-      break;
+      return OnDatasetChunk(frame.dataset_chunk());
     case v1::MeasureRequest::kLabels:
       if (state_ == State::kLabels) return OnLabels(frame.labels());
       break;
@@ -95,9 +94,7 @@ absl::Status MeasurementStream::Dispatch(const v1::MeasureRequest& frame) {
       if (legal_in({State::kIdle, State::kSkipping})) return OnProjection(frame.projection());
       break;
     case v1::MeasureRequest::kProjectionChunk:
-      if (state_ == State::kProjection) return OnProjectionChunk(frame.projection_chunk());
-      if (state_ == State::kSkipping) return absl::OkStatus();
-      break;
+      return OnProjectionChunk(frame.projection_chunk());
     case v1::MeasureRequest::kStop:
       if (legal_in({State::kStart, State::kStopped, State::kClosed})) break;
       OnStop();
@@ -218,11 +215,12 @@ absl::Status MeasurementStream::Admit(Reservation memory) {
   return absl::OkStatus();
 }
 
-absl::Status MeasurementStream::OnDatasetChunk(const v1::TensorChunk& chunk) {
+absl::Status MeasurementStream::OnDatasetChunk(const ChunkView& chunk) {
+  if (state_ != State::kDataset) return FrameOrderError(StateName(state_), "dataset_chunk");
   TENON_RETURN_IF_ERROR(CheckTurn(chunk, 0, "dataset_chunk"));
   const absl::Status accepted = call_->dataset.Accept(chunk, server_->limits.max_chunk_bytes);
   if (!accepted.ok()) return PrefixFields(accepted, "dataset_chunk.");
-  tally_.BytesReceived(static_cast<int64_t>(chunk.data().size()));
+  tally_.BytesReceived(chunk.size_bytes());
   if (call_->dataset.complete()) return EndOfDataset();
   SendProgress();
   return absl::OkStatus();
@@ -367,7 +365,9 @@ absl::Status MeasurementStream::OnProjection(const v1::Projection& projection) {
   return absl::OkStatus();
 }
 
-absl::Status MeasurementStream::OnProjectionChunk(const v1::TensorChunk& chunk) {
+absl::Status MeasurementStream::OnProjectionChunk(const ChunkView& chunk) {
+  if (state_ == State::kSkipping) return absl::OkStatus();
+  if (state_ != State::kProjection) return FrameOrderError(StateName(state_), "projection_chunk");
   TENON_RETURN_IF_ERROR(CheckTurn(chunk, current_->index, "projection_chunk"));
   const absl::Status accepted = current_->data.Accept(chunk, server_->limits.max_chunk_bytes);
   if (!accepted.ok()) {
@@ -375,7 +375,7 @@ absl::Status MeasurementStream::OnProjectionChunk(const v1::TensorChunk& chunk) 
     Refuse(std::exchange(current_, nullptr), PrefixFields(accepted, "projection_chunk."));
     return absl::OkStatus();
   }
-  tally_.BytesReceived(static_cast<int64_t>(chunk.data().size()));
+  tally_.BytesReceived(chunk.size_bytes());
   if (current_->data.complete()) {
     tally_.Consumed();
     state_ = State::kIdle;

@@ -69,10 +69,10 @@ class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::Measur
   absl::Status ReserveScratch();
   absl::Status ReserveMemory();
   absl::Status Admit(Reservation memory);
-  absl::Status OnDatasetChunk(const v1::TensorChunk& chunk);
+  absl::Status OnDatasetChunk(const ChunkView& chunk);
   absl::Status OnLabels(const v1::Labels& part);
   absl::Status OnProjection(const v1::Projection& projection);
-  absl::Status OnProjectionChunk(const v1::TensorChunk& chunk);
+  absl::Status OnProjectionChunk(const ChunkView& chunk);
   void OnStop();
   absl::Status EndOfDataset();
   void EndOfInput();  // data set and labels are there
