@@ -120,18 +120,25 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, pu
   }
 
   absl::Status OnFrame() {
-    TENON_RETURN_IF_ERROR(ParseFrame(++frames_, &received_, &request_));
+    static constexpr int kChunkFields[] = {Request::kChunkFieldNumber};
+    ++frames_;
+    if (const auto split = SplitChunk(&received_, kChunkFields)) return OnChunk(split->chunk);
+    TENON_RETURN_IF_ERROR(ParseFrame(frames_, &received_, &request_));
     switch (request_.frame_case()) {
       case Request::kHeader:
         return OnHeader();
       case Request::kChunk:
-        TENON_RETURN_IF_ERROR(upload_.OnChunk(request_.chunk()));
-        StartRead(&received_);
-        return absl::OkStatus();
+        return OnChunk(request_.chunk());
       case Request::FRAME_NOT_SET:
         break;
     }
     return Error(Reason::kMissingField, "the frame is empty").Field("frame");
+  }
+
+  absl::Status OnChunk(const ChunkView& chunk) {
+    TENON_RETURN_IF_ERROR(upload_.OnChunk(chunk));
+    StartRead(&received_);
+    return absl::OkStatus();
   }
 
   const std::string* InlineData() const {

@@ -77,6 +77,21 @@ void MeasurementStream::OnFrame(const v1::MeasureRequest& frame) {
   if (!is_header) ContinueReading();
 }
 
+std::span<const int> MeasurementStream::chunk_fields() const {
+  static constexpr int kFields[] = {v1::MeasureRequest::kDatasetChunkFieldNumber,
+                                    v1::MeasureRequest::kProjectionChunkFieldNumber};
+  return kFields;
+}
+
+void MeasurementStream::OnChunk(int field, const ChunkView& chunk) {
+  if (dropping_) return;
+  const absl::Status status = field == v1::MeasureRequest::kDatasetChunkFieldNumber
+                                  ? OnDatasetChunk(chunk)
+                                  : OnProjectionChunk(chunk);
+  if (!status.ok()) return Fail(status);
+  ContinueReading();
+}
+
 absl::Status MeasurementStream::Dispatch(const v1::MeasureRequest& frame) {
   const auto legal_in = [this](std::initializer_list<State> states) {
     return std::find(states.begin(), states.end(), state_) != states.end();
