@@ -14,6 +14,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -54,10 +55,12 @@ inline Reason ReasonOfCancel(const CancelToken& token) {
 // validate, copy a chunk, hand work to an executor. Send, ReadNext, Finish, Fail may be called from
 // any thread and at any time; after the end they do nothing. OnDrained and producers run on
 // whatever thread completed the write, one at a time; OnDrained may come without a Send before it.
-// A frame is valid until OnFrame returns or ReadNext is called, whichever comes first.
+// A frame is valid until OnFrame returns or ReadNext is called, whichever comes first; a chunk
+// given to OnChunk until that returns.
 //
 // Frames. gRPC carries bytes; they are parsed and serialised here, at the same cost as in gRPC's
-// generated code, because that can't tell a frame that does not parse from a half-close.
+// generated code, because that can't tell a frame that does not parse from a half-close. Chunks of
+// tensors are not parsed where that can be avoided: their data are copied once, by the child.
 //
 // Ownership. The stream owns itself until OnDone; work that outlives it holds shared_from_this().
 // Producers are dropped before OnDone, so they may hold it too.
@@ -95,6 +98,11 @@ class BidiStream : public RawBidiReactor,
   // Both are called from gRPC's threads with no lock held and must not throw (running out of memory
   // excepted, which fails the stream).
   virtual void OnFrame(const Request& frame) = 0;
+  // In place of OnFrame, when the frame is one chunk in this field, which is one of chunk_fields().
+  // OnFrame still gets the chunks that are small or written in an unusual way.
+  virtual void OnChunk([[maybe_unused]] int field, [[maybe_unused]] const ChunkView& chunk) {}
+  // The fields of Request that are a v1::TensorChunk; numbers below 16. Always the same.
+  virtual std::span<const int> chunk_fields() const { return {}; }
   // The client has sent everything. Not called when the stream broke.
   virtual void OnHalfClose() = 0;
   // Everything queued by Send has been written.
@@ -298,7 +306,11 @@ class BidiStream : public RawBidiReactor,
     }
     if (ok) {
       Guarded([&] {
-        const absl::Status parsed = ParseFrame(++frames_, &received_, &request_);
+        ++frames_;
+        if (const auto split = SplitChunk(&received_, chunk_fields())) {
+          return OnChunk(split->field, split->chunk);
+        }
+        const absl::Status parsed = ParseFrame(frames_, &received_, &request_);
         return parsed.ok() ? OnFrame(request_) : Fail(parsed);
       });
     } else if (!context_->IsCancelled()) {

@@ -44,7 +44,13 @@ ContractStream::ContractStream(grpc::CallbackServerContext* context, ServerState
   state_->metrics.CallBegan(Method::kContract);
 }
 
+std::span<const int> ContractStream::chunk_fields() const {
+  static constexpr int kFields[] = {v1::ContractRequest::kChunkFieldNumber};
+  return kFields;
+}
+
 void ContractStream::OnFrame(const v1::ContractRequest& frame) {
+  if (frame.has_chunk()) return OnChunk(v1::ContractRequest::kChunkFieldNumber, frame.chunk());
   absl::Status status;
   if (!header_seen_) {
     header_seen_ = frame.has_header();
@@ -54,6 +60,18 @@ void ContractStream::OnFrame(const v1::ContractRequest& frame) {
     status = IllegalFrame(UploadStateName(UploadState::kComplete), frame);
   } else {
     status = upload_->OnFrame(frame);
+    if (status.ok()) Advance();
+  }
+  if (!status.ok()) Fail(status);
+}
+
+void ContractStream::OnChunk(int /*field*/, const ChunkView& chunk) {
+  absl::Status status;
+  if (!header_seen_ || header_complete_) {
+    const UploadState state = header_seen_ ? UploadState::kComplete : UploadState::kStart;
+    status = FrameOrderError(UploadStateName(state), "chunk");
+  } else {
+    status = upload_->OnChunk(chunk);
     if (status.ok()) Advance();
   }
   if (!status.ok()) Fail(status);

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,8 @@ class ContractStream final : public BidiStream<v1::ContractRequest, v1::Contract
   using Clock = std::chrono::steady_clock;
 
   void OnFrame(const v1::ContractRequest& frame) override;
+  void OnChunk(int field, const ChunkView& chunk) override;
+  std::span<const int> chunk_fields() const override;
   void OnHalfClose() override;
   void OnEnd() override;
   std::shared_ptr<ContractStream> self() {

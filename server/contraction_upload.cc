@@ -106,9 +106,8 @@ absl::StatusOr<std::unique_ptr<SetInputs>> ContractUpload::NewInputs() const {
 
 template <typename Frame>
 absl::Status ContractUpload::OnFrame(const Frame& frame) {
-  const bool readable = state_ == UploadState::kReading || state_ == UploadState::kBetweenSets;
-  if (readable && frame.has_chunk()) return PrefixFields(OnChunk(frame.chunk()), "chunk.");
-  if (readable && frame.has_operand_set()) {
+  if (frame.has_chunk()) return OnChunk(frame.chunk());
+  if (readable() && frame.has_operand_set()) {
     return PrefixFields(OnOperandSet(frame.operand_set()), "operand_set.");
   }
   return IllegalFrame(StateName(), frame);
@@ -121,13 +120,17 @@ std::string_view ContractUpload::StateName() const {
   return state_ == UploadState::kReading ? reading_ : UploadStateName(state_);
 }
 
-absl::Status ContractUpload::OnChunk(const v1::TensorChunk& chunk) {
-  TENON_RETURN_IF_ERROR(CheckSet(chunk.set()));
+absl::Status ContractUpload::OnChunk(const ChunkView& chunk) {
+  if (!readable()) return FrameOrderError(StateName(), "chunk");
+  return PrefixFields(Accept(chunk), "chunk.");
+}
+
+absl::Status ContractUpload::Accept(const ChunkView& chunk) {
+  TENON_RETURN_IF_ERROR(CheckSet(chunk.set));
   BeginSet();
-  TENON_ASSIGN_OR_RETURN(TensorReceiver * receiver, Find(chunk.operand()));
+  TENON_ASSIGN_OR_RETURN(TensorReceiver * receiver, Find(chunk.operand));
   TENON_RETURN_IF_ERROR(receiver->Accept(chunk, limits_.max_chunk_bytes));
-  Received(static_cast<size_t>(chunk.operand()), *receiver,
-           static_cast<int64_t>(chunk.data().size()));
+  Received(static_cast<size_t>(chunk.operand), *receiver, chunk.size_bytes());
   CompleteSetIfReady();
   return absl::OkStatus();
 }

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/chunk_view.h"
 #include "server/contraction_codec.h"
 #include "server/tensor_receiver.h"
 #include "tenon/v1/contraction.pb.h"
@@ -60,6 +61,8 @@ class ContractUpload {
   // Errors' fields start with the frame's name.
   template <typename Frame>
   absl::Status OnFrame(const Frame& frame);
+  // The same for a frame that is this chunk.
+  absl::Status OnChunk(const ChunkView& chunk);
   // TRUNCATED_UPLOAD where the stream may not end yet; else the state is kClosed.
   absl::Status OnHalfClose();
 
@@ -81,7 +84,10 @@ class ContractUpload {
   ContractUpload(const Limits& limits, const Shared& shared, std::string_view reading)
       : limits_(limits), shared_(shared), reading_(reading) {}
 
-  absl::Status OnChunk(const v1::TensorChunk& chunk);
+  bool readable() const {
+    return state_ == UploadState::kReading || state_ == UploadState::kBetweenSets;
+  }
+  absl::Status Accept(const ChunkView& chunk);
   absl::Status OnOperandSet(const v1::OperandSet& frame);
   absl::Status OnData(const v1::OperandData& data);
   absl::Status OnShared(const v1::OperandData& data, TensorReceiver* receiver);

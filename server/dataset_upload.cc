@@ -134,13 +134,12 @@ absl::Status UploadState::Admit(Reservation memory, const std::string* inline_da
   return absl::OkStatus();
 }
 
-absl::Status UploadState::OnChunk(const v1::TensorChunk& chunk) {
+absl::Status UploadState::OnChunk(const ChunkView& chunk) {
   if (upload_ != State::kUpload) return FrameOrderError(StateName(), "chunk");
   TENON_RETURN_IF_ERROR(CheckTurn(chunk, 0, "chunk"));
   const absl::Status accepted = data_.Accept(chunk, state_->limits.max_chunk_bytes);
   if (!accepted.ok()) return PrefixFields(accepted, "chunk.");
-  state_->metrics.AddPayloadBytes(Method::kDataset, Direction::kReceived,
-                                  static_cast<int64_t>(chunk.data().size()));
+  state_->metrics.AddPayloadBytes(Method::kDataset, Direction::kReceived, chunk.size_bytes());
   if (data_.complete()) upload_ = State::kComplete;
   return absl::OkStatus();
 }

@@ -20,6 +20,7 @@
 #include "backends/core/cancel.h"
 #include "backends/core/error.h"
 #include "server/bidi_stream.h"
+#include "server/chunk_view.h"
 #include "server/content_store.h"
 #include "server/frames.h"
 #include "server/principal.h"
@@ -57,7 +58,7 @@ class UploadState {
   absl::StatusOr<int64_t> OnHeader(const Header& header);
   // `inline_data`: the header's.
   absl::Status Admit(Reservation memory, const std::string* inline_data);
-  absl::Status OnChunk(const v1::TensorChunk& chunk);
+  absl::Status OnChunk(const ChunkView& chunk);
   absl::Status OnHalfClose() const;
   // Checks the values, hashes and stores; reads all bytes. Then tells the description.
   absl::StatusOr<ContentStore::Description> Store(const CancelToken* cancel, bool* created);
@@ -119,18 +120,25 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, pu
   }
 
   absl::Status OnFrame() {
-    TENON_RETURN_IF_ERROR(ParseFrame(++frames_, &received_, &request_));
+    static constexpr int kChunkFields[] = {Request::kChunkFieldNumber};
+    ++frames_;
+    if (const auto split = SplitChunk(&received_, kChunkFields)) return OnChunk(split->chunk);
+    TENON_RETURN_IF_ERROR(ParseFrame(frames_, &received_, &request_));
     switch (request_.frame_case()) {
       case Request::kHeader:
         return OnHeader();
       case Request::kChunk:
-        TENON_RETURN_IF_ERROR(upload_.OnChunk(request_.chunk()));
-        StartRead(&received_);
-        return absl::OkStatus();
+        return OnChunk(request_.chunk());
       case Request::FRAME_NOT_SET:
         break;
     }
     return Error(Reason::kMissingField, "the frame is empty").Field("frame");
+  }
+
+  absl::Status OnChunk(const ChunkView& chunk) {
+    TENON_RETURN_IF_ERROR(upload_.OnChunk(chunk));
+    StartRead(&received_);
+    return absl::OkStatus();
   }
 
   const std::string* InlineData() const {

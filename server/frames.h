@@ -7,8 +7,13 @@
 #include <grpcpp/impl/codegen/proto_utils.h>  // how messages of protobuf become bytes
 
 #include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "server/chunk_view.h"
 
 namespace tenon::server {
 
@@ -26,6 +31,29 @@ absl::Status ParseFrame(int64_t number, grpc::ByteBuffer* bytes, Message* frame)
   if (grpc::SerializationTraits<Message>::Deserialize(bytes, frame).ok()) return absl::OkStatus();
   return MalformedFrame(number, size);
 }
+
+// A frame that is one chunk of a tensor, split without protobuf: parsing would copy the data.
+struct ChunkFrame {
+  ChunkFrame() = default;
+  // No copies: a short slice holds its bytes inside, and the views would stay with the original.
+  ChunkFrame(ChunkFrame&&) = default;
+  ChunkFrame& operator=(ChunkFrame&&) = default;
+
+  int field = 0;                    // of the request, that holds the chunk
+  ChunkView chunk;                  // views into the slices
+  std::vector<grpc::Slice> slices;  // the frame
+};
+
+// Splits a frame that consists of `pieces` and is exactly one v1::TensorChunk in one of `fields`
+// (numbers below 16) of the request, as everybody writes it: each field at most once, numbers in
+// their shortest form. Protobuf takes whatever this takes and reads the same; the reverse does not
+// hold. Absent: protobuf must decide, also on what is wrong. `slices` stays empty.
+std::optional<ChunkFrame> SplitChunk(std::span<const std::string_view> pieces,
+                                     std::span<const int> fields);
+
+// The same for a frame as it came, which is then given back. Leaves small ones, where a copy costs
+// less than the pieces, to protobuf. `bytes` stays as it is when the result is absent.
+std::optional<ChunkFrame> SplitChunk(grpc::ByteBuffer* bytes, std::span<const int> fields);
 
 template <typename Message>
 absl::Status SerializeFrame(const Message& frame, grpc::ByteBuffer* bytes) {

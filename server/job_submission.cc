@@ -8,6 +8,7 @@
 #include "server/bidi_stream.h"
 #include "server/frames.h"
 #include "server/status.h"
+#include "server/tensor_codec.h"
 
 namespace tenon::server {
 namespace {
@@ -55,7 +56,11 @@ void JobSubmission::OnReadDone(bool ok) {
 }
 
 absl::StatusOr<JobSubmission::Next> JobSubmission::OnFrame() {
-  TENON_RETURN_IF_ERROR(ParseFrame(++frames_, &received_, &request_));
+  static constexpr int kChunkFields[] = {v1::SubmitContractionRequest::kChunkFieldNumber};
+  ++frames_;
+  if (const auto split = SplitChunk(&received_, kChunkFields)) return OnChunk(split->chunk);
+  TENON_RETURN_IF_ERROR(ParseFrame(frames_, &received_, &request_));
+  if (request_.has_chunk()) return OnChunk(request_.chunk());
   if (header_seen_) {
     TENON_RETURN_IF_ERROR(upload_->OnFrame(request_));
     return Next::kRead;
@@ -66,6 +71,12 @@ absl::StatusOr<JobSubmission::Next> JobSubmission::OnFrame() {
   TENON_RETURN_IF_ERROR(state_->lifecycle.CheckAdmitting());
   TENON_RETURN_IF_ERROR(state_->executor.Submit([this] { Plan(); }));
   return Next::kTask;
+}
+
+absl::StatusOr<JobSubmission::Next> JobSubmission::OnChunk(const ChunkView& chunk) {
+  if (!header_seen_) return FrameOrderError(kStart, "chunk");
+  TENON_RETURN_IF_ERROR(upload_->OnChunk(chunk));
+  return Next::kRead;
 }
 
 absl::StatusOr<JobSubmission::Next> JobSubmission::OnHalfClose() {

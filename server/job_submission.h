@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "backends/core/cancel.h"
 #include "server/admission.h"
+#include "server/chunk_view.h"
 #include "server/contraction_upload.h"
 #include "server/job_board.h"
 #include "server/job_plan.h"
@@ -43,6 +44,7 @@ class JobSubmission final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   void OnCancel() override;
   void OnDone() override;
   absl::StatusOr<Next> OnFrame();
+  absl::StatusOr<Next> OnChunk(const ChunkView& chunk);
   absl::StatusOr<Next> OnHalfClose();
 
   // The executor's.

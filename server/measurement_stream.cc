@@ -77,6 +77,21 @@ void MeasurementStream::OnFrame(const v1::MeasureRequest& frame) {
   if (!is_header) ContinueReading();
 }
 
+std::span<const int> MeasurementStream::chunk_fields() const {
+  static constexpr int kFields[] = {v1::MeasureRequest::kDatasetChunkFieldNumber,
+                                    v1::MeasureRequest::kProjectionChunkFieldNumber};
+  return kFields;
+}
+
+void MeasurementStream::OnChunk(int field, const ChunkView& chunk) {
+  if (dropping_) return;
+  const absl::Status status = field == v1::MeasureRequest::kDatasetChunkFieldNumber
+                                  ? OnDatasetChunk(chunk)
+                                  : OnProjectionChunk(chunk);
+  if (!status.ok()) return Fail(status);
+  ContinueReading();
+}
+
 absl::Status MeasurementStream::Dispatch(const v1::MeasureRequest& frame) {
   const auto legal_in = [this](std::initializer_list<State> states) {
     return std::find(states.begin(), states.end(), state_) != states.end();
@@ -86,8 +101,7 @@ absl::Status MeasurementStream::Dispatch(const v1::MeasureRequest& frame) {
       if (state_ == State::kStart) return OnHeader(received().mutable_header());
       break;
     case v1::MeasureRequest::kDatasetChunk:
-      if (state_ == State::kDataset) return OnDatasetChunk(frame.dataset_chunk());
-      break;
+      return OnDatasetChunk(frame.dataset_chunk());
     case v1::MeasureRequest::kLabels:
       if (state_ == State::kLabels) return OnLabels(frame.labels());
       break;
@@ -95,9 +109,7 @@ absl::Status MeasurementStream::Dispatch(const v1::MeasureRequest& frame) {
       if (legal_in({State::kIdle, State::kSkipping})) return OnProjection(frame.projection());
       break;
     case v1::MeasureRequest::kProjectionChunk:
-      if (state_ == State::kProjection) return OnProjectionChunk(frame.projection_chunk());
-      if (state_ == State::kSkipping) return absl::OkStatus();
-      break;
+      return OnProjectionChunk(frame.projection_chunk());
     case v1::MeasureRequest::kStop:
       if (legal_in({State::kStart, State::kStopped, State::kClosed})) break;
       OnStop();
@@ -218,11 +230,12 @@ absl::Status MeasurementStream::Admit(Reservation memory) {
   return absl::OkStatus();
 }
 
-absl::Status MeasurementStream::OnDatasetChunk(const v1::TensorChunk& chunk) {
+absl::Status MeasurementStream::OnDatasetChunk(const ChunkView& chunk) {
+  if (state_ != State::kDataset) return FrameOrderError(StateName(state_), "dataset_chunk");
   TENON_RETURN_IF_ERROR(CheckTurn(chunk, 0, "dataset_chunk"));
   const absl::Status accepted = call_->dataset.Accept(chunk, server_->limits.max_chunk_bytes);
   if (!accepted.ok()) return PrefixFields(accepted, "dataset_chunk.");
-  tally_.BytesReceived(static_cast<int64_t>(chunk.data().size()));
+  tally_.BytesReceived(chunk.size_bytes());
   if (call_->dataset.complete()) return EndOfDataset();
   SendProgress();
   return absl::OkStatus();
@@ -367,7 +380,9 @@ absl::Status MeasurementStream::OnProjection(const v1::Projection& projection) {
   return absl::OkStatus();
 }
 
-absl::Status MeasurementStream::OnProjectionChunk(const v1::TensorChunk& chunk) {
+absl::Status MeasurementStream::OnProjectionChunk(const ChunkView& chunk) {
+  if (state_ == State::kSkipping) return absl::OkStatus();
+  if (state_ != State::kProjection) return FrameOrderError(StateName(state_), "projection_chunk");
   TENON_RETURN_IF_ERROR(CheckTurn(chunk, current_->index, "projection_chunk"));
   const absl::Status accepted = current_->data.Accept(chunk, server_->limits.max_chunk_bytes);
   if (!accepted.ok()) {
@@ -375,7 +390,7 @@ absl::Status MeasurementStream::OnProjectionChunk(const v1::TensorChunk& chunk) 
     Refuse(std::exchange(current_, nullptr), PrefixFields(accepted, "projection_chunk."));
     return absl::OkStatus();
   }
-  tally_.BytesReceived(static_cast<int64_t>(chunk.data().size()));
+  tally_.BytesReceived(chunk.size_bytes());
   if (current_->data.complete()) {
     tally_.Consumed();
     state_ = State::kIdle;

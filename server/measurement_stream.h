@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -60,6 +61,8 @@ class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::Measur
 
   // The reader's side.
   void OnFrame(const v1::MeasureRequest& frame) override;
+  void OnChunk(int field, const ChunkView& chunk) override;
+  std::span<const int> chunk_fields() const override;
   void OnHalfClose() override;
   absl::Status Dispatch(const v1::MeasureRequest& frame);
   absl::Status OnHeader(v1::MeasureHeader* header);
@@ -69,10 +72,10 @@ class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::Measur
   absl::Status ReserveScratch();
   absl::Status ReserveMemory();
   absl::Status Admit(Reservation memory);
-  absl::Status OnDatasetChunk(const v1::TensorChunk& chunk);
+  absl::Status OnDatasetChunk(const ChunkView& chunk);
   absl::Status OnLabels(const v1::Labels& part);
   absl::Status OnProjection(const v1::Projection& projection);
-  absl::Status OnProjectionChunk(const v1::TensorChunk& chunk);
+  absl::Status OnProjectionChunk(const ChunkView& chunk);
   void OnStop();
   absl::Status EndOfDataset();
   void EndOfInput();  // data set and labels are there

@@ -14,15 +14,15 @@ absl::Status FrameOrderError(std::string_view state, std::string_view frame) {
       .Meta("frame", frame);
 }
 
-absl::Status CheckTurn(const v1::TensorChunk& chunk, int64_t set, std::string_view frame) {
-  if (chunk.set() == set && chunk.operand() == 0) return absl::OkStatus();
+absl::Status CheckTurn(const ChunkView& chunk, int64_t set, std::string_view frame) {
+  if (chunk.set == set && chunk.operand == 0) return absl::OkStatus();
   return Error(Reason::kChunkOrder,
-               StrCat("a chunk of set ", chunk.set(), ", operand ", chunk.operand(),
+               StrCat("a chunk of set ", chunk.set, ", operand ", chunk.operand,
                       " came; it is the turn of set ", set, ", operand 0"))
-      .Field(StrCat(frame, chunk.set() == set ? ".operand" : ".set"))
+      .Field(StrCat(frame, chunk.set == set ? ".operand" : ".set"))
       .Meta("expected_set", set)
-      .Meta("actual_set", chunk.set())
-      .Meta("actual_operand", chunk.operand());
+      .Meta("actual_set", chunk.set)
+      .Meta("actual_operand", chunk.operand);
 }
 
 absl::Status AtField(const absl::Status& status, std::string_view field) {

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "backends/core/tensor.h"
+#include "server/chunk_view.h"
 #include "server/state.h"
 #include "tenon/v1/tensor.pb.h"
 
@@ -19,7 +20,7 @@ namespace tenon::server {
 absl::Status FrameOrderError(std::string_view state, std::string_view frame);
 
 // CHUNK_ORDER with a field below `frame` unless the chunk is of tensor 0 of this set.
-absl::Status CheckTurn(const v1::TensorChunk& chunk, int64_t set, std::string_view frame);
+absl::Status CheckTurn(const ChunkView& chunk, int64_t set, std::string_view frame);
 
 // The same error, at `field` if it has no field of its own.
 absl::Status AtField(const absl::Status& status, std::string_view field);

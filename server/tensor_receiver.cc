@@ -13,15 +13,15 @@ absl::StatusOr<TensorReceiver> TensorReceiver::Create(TensorSpec spec) {
   return TensorReceiver(std::move(tensor));
 }
 
-absl::Status TensorReceiver::Accept(const v1::TensorChunk& chunk, int64_t max_chunk_bytes) {
-  const auto bytes = static_cast<int64_t>(chunk.data().size());
+absl::Status TensorReceiver::Accept(const ChunkView& chunk, int64_t max_chunk_bytes) {
+  const int64_t bytes = chunk.size_bytes();
   if (bytes == 0) return Error(Reason::kMissingField, "the chunk has no bytes").Field("data");
-  if (chunk.offset_bytes() != received_bytes_) {
-    return Error(Reason::kChunkOrder, StrCat("the chunk starts at byte ", chunk.offset_bytes(),
+  if (chunk.offset_bytes != received_bytes_) {
+    return Error(Reason::kChunkOrder, StrCat("the chunk starts at byte ", chunk.offset_bytes,
                                              "; expected ", received_bytes_, " of ", size_bytes()))
         .Field("offset_bytes")
         .Meta("expected_offset_bytes", received_bytes_)
-        .Meta("actual_offset_bytes", chunk.offset_bytes());
+        .Meta("actual_offset_bytes", chunk.offset_bytes);
   }
   if (bytes > max_chunk_bytes) {
     return Error(Reason::kChunkOverflow, StrCat("the chunk has ", bytes, " bytes; at most ",
@@ -37,18 +37,21 @@ absl::Status TensorReceiver::Accept(const v1::TensorChunk& chunk, int64_t max_ch
         .Meta("expected_bytes", size_bytes())
         .Meta("actual_bytes", received_bytes_ + bytes);
   }
-  if (chunk.has_crc32c()) {
-    const uint32_t actual = Crc32c(chunk.data());
-    if (actual != chunk.crc32c()) {
+  if (chunk.crc32c.has_value()) {
+    uint32_t actual = 0;
+    for (const std::string_view piece : chunk.data) {
+      actual = ExtendCrc32c(actual, piece.data(), piece.size());
+    }
+    if (actual != *chunk.crc32c) {
       return Error(Reason::kChecksumMismatch,
                    StrCat("the chunk at byte ", received_bytes_, " has the CRC-32C ", actual,
-                          ", but ", chunk.crc32c(), " was announced"))
+                          ", but ", *chunk.crc32c, " was announced"))
           .Field("crc32c")
-          .Meta("expected_crc32c", chunk.crc32c())
+          .Meta("expected_crc32c", *chunk.crc32c)
           .Meta("actual_crc32c", actual);
     }
   }
-  Append(chunk.data());
+  for (const std::string_view piece : chunk.data) Append(piece);
   return absl::OkStatus();
 }
 

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "backends/core/tensor.h"
-#include "tenon/v1/tensor.pb.h"
+#include "server/chunk_view.h"
 
 namespace tenon::server {
 
@@ -26,9 +26,9 @@ class TensorReceiver {
 
   // The next bytes. CHUNK_ORDER for a gap, an overlap or a negative offset; CHUNK_OVERFLOW for
   // bytes past the end and for a chunk above `max_chunk_bytes`; MISSING_FIELD for a chunk without
-  // bytes; CHECKSUM_MISMATCH when its checksum is given and wrong. The chunk's set and operand are
-  // the caller's to check.
-  absl::Status Accept(const v1::TensorChunk& chunk, int64_t max_chunk_bytes);
+  // bytes; CHECKSUM_MISMATCH when its checksum is given and wrong. A chunk that is refused leaves
+  // no trace. The chunk's set and operand are the caller's to check.
+  absl::Status Accept(const ChunkView& chunk, int64_t max_chunk_bytes);
   // All bytes at once. SHAPE_MISMATCH when they are not as many as the spec says (metadata
   // expected_bytes, actual_bytes); CHUNK_ORDER when some have come before.
   absl::Status AcceptAll(std::string_view bytes);

@@ -189,6 +189,7 @@ void CheckOne(std::string_view input) {
   v1::ContractRequest frame;
   bool first = true;
   for (const std::string& bytes : SplitFrames(input)) {
+    CheckSplit(frame, {v1::ContractRequest::kChunkFieldNumber}, bytes);
     if (!frame.ParseFromString(bytes)) return;  // the stream fails before the states are asked
     if (std::exchange(first, false)) {
       if (!frame.has_header()) {

@@ -8,10 +8,14 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "backends/core/tensor.h"
+#include "server/frames.h"
 #include "tests/fuzz/check.h"
+#include "tests/support/chunk_oracle.h"
 
 namespace tenon::fuzz {
 
@@ -64,6 +68,16 @@ class MemoryCheck {
  private:
   const int64_t before_ = static_cast<int64_t>(__sanitizer_get_current_allocated_bytes());
 };
+
+// Whatever the splitter takes of a frame of the type of `prototype`, protobuf must read as well.
+inline void CheckSplit(const google::protobuf::Message& prototype, std::vector<int> chunk_fields,
+                       const std::string& frame) {
+  const std::string_view bytes = frame;
+  const std::string_view pieces[] = {bytes.substr(0, bytes.size() / 2),
+                                     bytes.substr(bytes.size() / 2)};
+  const auto split = server::SplitChunk(pieces, chunk_fields);
+  FUZZ_CHECK(!split.has_value() || testing::ReadsTheSame(prototype, frame, *split));
+}
 
 }  // namespace tenon::fuzz
 

@@ -21,6 +21,7 @@
 #include "tenon/v1/measurement.grpc.pb.h"
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/frame_input.h"
+#include "tests/fuzz/frame_target.h"
 #include "tests/support/frame_call.h"
 
 namespace tenon::fuzz {
@@ -128,7 +129,14 @@ class AnswerOrder {
 };
 
 void CheckOne(std::string_view input) {
-  const testing::FrameAnswer answer = Service::Get().Run(SplitFrames(input));
+  const std::vector<std::string> frames = SplitFrames(input);
+  for (const std::string& frame : frames) {
+    CheckSplit(v1::MeasureRequest::default_instance(),
+               {v1::MeasureRequest::kDatasetChunkFieldNumber,
+                v1::MeasureRequest::kProjectionChunkFieldNumber},
+               frame);
+  }
+  const testing::FrameAnswer answer = Service::Get().Run(frames);
   AnswerOrder order;
   for (const std::string& frame : answer.frames) order.OnFrame(frame);
   order.OnStatus(answer.status);

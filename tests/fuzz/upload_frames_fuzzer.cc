@@ -131,6 +131,7 @@ void CheckFrames(Kind kind, std::string_view input) {
   Upload<Request> upload(kind);
   Request frame;
   for (const std::string& bytes : SplitFrames(input)) {
+    CheckSplit(frame, {Request::kChunkFieldNumber}, bytes);
     if (!frame.ParseFromString(bytes) || !upload.OnFrame(frame)) return;
   }
   upload.OnHalfClose();

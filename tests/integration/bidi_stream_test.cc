@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "tenon/v1/contraction.pb.h"
 #include "tests/integration/raw_call.h"
 #include "tests/integration/stream_service.h"
 #include "tests/integration/test_server.h"
@@ -39,6 +40,22 @@ TEST_F(BidiStreamTest, EchoesInOrderAndEndsWithOk) {
   EXPECT_EQ(call.Read(), std::nullopt);
   EXPECT_TRUE(call.Finish().ok());
   EXPECT_EQ(service_.WaitForEnds(1).size(), 1u);
+}
+
+TEST_F(BidiStreamTest, ChunksComeWithoutBeingParsed) {
+  Start(TestConfig());
+  RawCall call(channel_, "/test/chunk");
+  std::vector<std::string> expected;
+  for (const size_t bytes : {1u << 20, 100u, 300'001u, 5000u}) {
+    v1::ContractRequest frame;
+    std::string* data = frame.mutable_chunk()->mutable_data();
+    for (size_t i = 0; i < bytes; ++i) *data += static_cast<char>(i * i % 251);
+    expected.push_back(bytes < 4096 ? "parsed" : StrCat("2:", *data));
+    ASSERT_TRUE(call.Write(frame.SerializeAsString()));
+  }
+  ASSERT_TRUE(call.WritesDone());
+  for (const std::string& answer : expected) EXPECT_TRUE(call.Read() == answer) << answer.size();
+  EXPECT_TRUE(call.Finish().ok());
 }
 
 TEST_F(BidiStreamTest, ManyStreamsAtOnce) {

@@ -43,7 +43,8 @@ struct Script {
   std::vector<std::string> frames;
 };
 
-constexpr int64_t kRows = 12;
+// So many that some of the chunks are split without protobuf.
+constexpr int64_t kRows = 300;
 
 Script MeasureScript() {
   v1::MeasureRequest header, projection, announced, chunk;
@@ -71,13 +72,14 @@ Script ContractScript() {
   v1::ContractRequest header, left, set, chunk;
   v1::Einsum* einsum = header.mutable_header()->mutable_einsum();
   einsum->set_subscripts("ab,bc->ac");
-  *einsum->add_operands()->mutable_spec() = Spec(2, 2);
-  *einsum->add_operands()->mutable_spec() = Spec(2, 2);
+  constexpr int64_t kOrder = 24;
+  *einsum->add_operands()->mutable_spec() = Spec(kOrder, kOrder);
+  *einsum->add_operands()->mutable_spec() = Spec(kOrder, kOrder);
   einsum->mutable_operands(1)->set_varying(true);
-  *left.mutable_chunk() = Chunk(0, 0, Values(4));
+  *left.mutable_chunk() = Chunk(0, 0, Values(kOrder * kOrder));
   v1::OperandData* data = set.mutable_operand_set()->add_operands();
   data->set_operand(1);
-  data->set_data(Values(4));
+  data->set_data(Values(kOrder * kOrder));
   *chunk.mutable_chunk() = Chunk(1, 0, Values(1));
   chunk.mutable_chunk()->set_operand(1);
   Script script{"/tenon.v1.ContractionService/Contract", {}};
@@ -107,12 +109,15 @@ std::vector<Script> Scripts() {
           UploadScript<v1::CreateTensorRequest>("CreateTensor")};
 }
 
-// What no method takes: garbage, a frame that is cut off, a text that is not UTF-8.
+// What no method takes: garbage, a frame that is cut off, a text that is not UTF-8, a large chunk
+// that is cut off or has something behind it.
 std::vector<std::string> BadFrames(const Script& script) {
-  v1::MeasureRequest text;
-  text.mutable_header()->set_request_id("\xff");  // the same field in all four methods
+  v1::MeasureRequest text, chunk;  // the same fields in all four methods
+  text.mutable_header()->set_request_id("\xff");
+  *chunk.mutable_dataset_chunk() = Chunk(0, 0, Values(kRows * 3));
+  const std::string large = chunk.SerializeAsString();
   return {std::string(7, '\xff'), script.frames[0].substr(0, script.frames[0].size() - 1),
-          text.SerializeAsString()};
+          text.SerializeAsString(), large.substr(0, large.size() - 1), large + '\xff'};
 }
 
 google::rpc::ErrorInfo ErrorInfoOf(const grpc::Status& status) {

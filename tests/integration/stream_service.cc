@@ -60,6 +60,7 @@ class Stream final : public server::BidiStream<Frame, Frame> {
         return Flood(out);
       });
     }
+    if (kind_ == "/test/chunk") return Answer("parsed");
     if (finish) {
       Finish();
       return;
@@ -71,6 +72,22 @@ class Stream final : public server::BidiStream<Frame, Frame> {
     }
     SendFrame(frame);
     if (kind_ == "/test/echo") ReadNext();
+  }
+  std::span<const int> chunk_fields() const override {
+    static constexpr int kFields[] = {2};
+    if (kind_ == "/test/chunk") return kFields;
+    return {};
+  }
+  void OnChunk(int field, const server::ChunkView& chunk) override {
+    std::string data = StrCat(field, ":");
+    for (const std::string_view piece : chunk.data) data += piece;
+    Answer(data);
+  }
+  void Answer(const std::string& text) {
+    Frame answer;
+    answer.bytes = ToByteBuffer(text);
+    SendFrame(std::move(answer));
+    ReadNext();
   }
   void OnHalfClose() override { Finish(); }
   void OnEnd() override {

@@ -24,6 +24,7 @@ namespace tenon::testing {
 //   /test/flood   answers the first message with 1 MiB messages without end
 //   /test/wait    answers the first message with one, then waits until cancelled
 //   /test/stuck   as wait, and holds on to its call until Release, cancelled or not
+//   /test/chunk   answers every chunk in field 2 with its data, any other message with "parsed"
 //   /test/fail    fails with BAD_PATH on the first message, after a flood has been queued
 class StreamService : public grpc::CallbackGenericService {
  public:

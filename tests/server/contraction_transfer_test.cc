@@ -77,6 +77,24 @@ TEST(TensorReceiver, ChecksTheChecksum) {
   EXPECT_TRUE(receiver.Accept(chunk, kMaxChunk).ok());
 }
 
+TEST(TensorReceiver, PutsThePiecesOfAChunkTogether) {
+  TensorReceiver receiver = Receiver({9});
+  ChunkView chunk;
+  chunk.data = {"ab", "c", "def"};
+  chunk.crc32c = Crc32c("abcdeg");
+  EXPECT_TRUE(Fails(receiver.Accept(chunk, kMaxChunk), Reason::kChecksumMismatch, "crc32c"));
+  EXPECT_TRUE(Fails(receiver.Accept(chunk, 5), Reason::kChunkOverflow, "data"));
+  EXPECT_EQ(receiver.received_bytes(), 0);
+  chunk.crc32c = Crc32c("abcdef");
+  ASSERT_TRUE(receiver.Accept(chunk, kMaxChunk).ok());
+  chunk.offset_bytes = 6;
+  chunk.crc32c.reset();
+  EXPECT_TRUE(Fails(receiver.Accept(chunk, kMaxChunk), Reason::kChunkOverflow, "data"));
+  chunk.data = {"g", "hi"};
+  ASSERT_TRUE(receiver.Accept(chunk, kMaxChunk).ok());
+  EXPECT_EQ(Contents(receiver.Take()), "abcdefghi");
+}
+
 TEST(TensorReceiver, TakesAllAtOnce) {
   TensorReceiver receiver = Receiver({4});
   const absl::Status mismatch = receiver.AcceptAll("abc");
