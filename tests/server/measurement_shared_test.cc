@@ -116,7 +116,7 @@ TEST_F(MeasurementSharedTest, RefusesAtTheHeader) {
             "INVALID_ARGUMENT SHAPE_MISMATCH header.dataset_input.shared.size_bytes");
   server_.state().shared_memory.reset();
   EXPECT_EQ(Fault(Shared()), "UNIMPLEMENTED NOT_IMPLEMENTED header.shared_pool");
-  EXPECT_TRUE(MappingsOf("measurement") == 1);
+  EXPECT_TRUE(ComesToMappings("measurement", 1));
 }
 
 // A projection's own fault is its own: the next one is scored.
@@ -157,11 +157,7 @@ TEST_F(MeasurementSharedTest, GivesThePoolBack) {
   std::string summary;
   Run(Shared(), {SharedProjection(0)}, &summary);
   server_.state().shared_memory->Remove(token_);
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (MappingsOf("measurement") > 1 && std::chrono::steady_clock::now() < limit) {
-    std::this_thread::yield();
-  }
-  EXPECT_EQ(MappingsOf("measurement"), 1);
+  EXPECT_TRUE(ComesToMappings("measurement", 1));
   EXPECT_TRUE(server_.AllReleased());
 }
 

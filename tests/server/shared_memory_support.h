@@ -7,10 +7,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "tenon/v1/tensor.pb.h"
@@ -67,6 +69,15 @@ inline int MappingsOf(const std::string& name) {
     if (line.find("/memfd:" + name) != std::string::npos) ++count;
   }
   return count;
+}
+
+// Whether it comes to be mapped no more than `count` times: a call lets go a moment after its end.
+inline bool ComesToMappings(const std::string& name, int count) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (MappingsOf(name) > count && std::chrono::steady_clock::now() < limit) {
+    std::this_thread::yield();
+  }
+  return MappingsOf(name) == count;
 }
 
 inline v1::SharedRegion Region(int64_t offset_bytes, int64_t size_bytes) {
