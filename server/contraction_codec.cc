@@ -460,14 +460,16 @@ int64_t StagingBytes(const ContractCall& call, const schedule::ContractionJob& j
 
 namespace {
 
-// The refusal of a plan that left no room for the staging, with figures that include it.
-absl::Status AddStaging(const absl::Status& status, int64_t staging) {
+// The refusal of a plan that left no room for the staging, with figures that include it. The budget
+// is that of the call, whatever the engine was given.
+absl::Status AddStaging(const absl::Status& status, const ContractCall& call, int64_t staging) {
   ErrorDetails details = GetErrorDetails(status);
   if (details.reason != Reason::kExceedsMemoryBudget) return status;
   for (auto& [key, value] : details.metadata) {
     int64_t bytes = 0;
     if (absl::SimpleAtoi(value, &bytes)) value = StrCat(bytes + staging);
   }
+  details.metadata["memory_budget_bytes"] = StrCat(call.memory_budget_bytes);
   Error error(details.reason,
               StrCat("with ", staging,
                      " bytes of staging buffers the planned peak "
@@ -489,7 +491,7 @@ absl::Status AddStagingOf(const absl::Status& refusal, const ContractCall& call,
     return refusal;
   }
   const auto job = schedule::ContractionJob::Prepare(request, call.providers, cancel, cache);
-  return job.ok() ? AddStaging(refusal, StagingBytes(call, **job)) : refusal;
+  return job.ok() ? AddStaging(refusal, call, StagingBytes(call, **job)) : refusal;
 }
 
 }  // namespace
@@ -519,7 +521,7 @@ absl::StatusOr<std::unique_ptr<schedule::ContractionJob>> PrepareCall(
   if ((*job)->plan().Total() + staging > call.memory_budget_bytes) {
     request.memory_budget_bytes = std::max<int64_t>(call.memory_budget_bytes - staging, 1);
     job = schedule::ContractionJob::Prepare(request, call.providers, cancel, cache);
-    if (!job.ok()) return AsContractHeaderError(AddStaging(job.status(), staging), call);
+    if (!job.ok()) return AsContractHeaderError(AddStaging(job.status(), call, staging), call);
   }
   if (!call.required_fingerprint.empty() && (*job)->fingerprint() != call.required_fingerprint) {
     return Error(Reason::kFingerprintMismatch,

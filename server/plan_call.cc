@@ -179,9 +179,11 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
     TENON_RETURN_IF_ERROR(cancel().Check());
     if (!job.ok()) {
       // What is asked of a program is not met by none.
-      const bool asks =
-          !call.required_fingerprint.empty() || request_.execution().has_slice_groups();
+      const bool asks = !call.required_fingerprint.empty() ||
+                        request_.execution().has_slice_groups() ||
+                        request_.execution().has_memory_budget_bytes();
       if (asks) return job.status();
+      *plan->mutable_refusal() = ToErrorDetail(WithoutHeader(job.status()));
       TENON_RETURN_IF_ERROR(WritePlanWithoutProgram(call, plan->mutable_plan()));
       return KeepEnginesPlan(call, plan->mutable_plan());
     }

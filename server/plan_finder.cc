@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <string>
@@ -126,20 +127,28 @@ class PlanFinder::Finder {
   }
 
   absl::Status Search() {
+    const bool cut = CutToDeadline();
     TENON_ASSIGN_OR_RETURN(FoundPlan better, SearchFrom(known_.get()));
-    const auto found = call_.question->cache == v1::PLAN_CACHE_POLICY_BYPASS
+    const auto found = cut || call_.question->cache == v1::PLAN_CACHE_POLICY_BYPASS
                            ? std::make_shared<const FoundPlan>(std::move(better))
                            : state_.plan_cache.Put(*key_, std::move(better));
     Take(*found, /*cached=*/false);
     return KeepFingerprint();
   }
 
+  // A trial takes a fifth of a second of a thread at most, but for networks of very many tensors.
+  bool IsBrief() const {
+    constexpr int64_t kFewTrials = 8;
+    constexpr size_t kManyOperands = 256;
+    if (options_.max_seconds.value_or(INFINITY) <= state_.limits.default_plan_seconds) return true;
+    return options_.max_trials.value_or(INT64_MAX) <= kFewTrials &&
+           call_.operands.size() <= kManyOperands;
+  }
+
   SearchNeed search_need() const {
     const int64_t budget = std::min(call_.memory_budget_bytes, state_.budget.limit_bytes());
     const int threads = options_.threads > 0 ? options_.threads : CpuShare::Threads();
-    return {.bytes = SearchBytes(call_.operands.size(), threads, budget),
-            .brief = options_.max_seconds.has_value() &&
-                     *options_.max_seconds <= state_.limits.default_plan_seconds};
+    return {.bytes = SearchBytes(call_.operands.size(), threads, budget), .brief = IsBrief()};
   }
 
  private:
@@ -161,22 +170,34 @@ class PlanFinder::Finder {
     return absl::OkStatus();
   }
 
-  // Seconds that only the time ends will be used.
-  absl::Status CheckDeadline() const {
+  // Seconds until the deadline, for a search that only the time ends: it will use its own.
+  std::optional<double> SecondsLeft() const {
     const auto deadline = cancel_->deadline();
     if (!deadline.has_value() || call_.question->default_budget ||
         options_.max_trials.has_value()) {
-      return absl::OkStatus();
+      return std::nullopt;
     }
-    const double remaining =
-        std::chrono::duration<double>(*deadline - std::chrono::steady_clock::now()).count();
-    if (*options_.max_seconds <= remaining) return absl::OkStatus();
+    return std::chrono::duration<double>(*deadline - std::chrono::steady_clock::now()).count();
+  }
+  // Waiting may have used up seconds that the search was promised: its best plan is still due
+  // before the deadline.
+  bool CutToDeadline() {
+    constexpr double kShare = 0.9;  // the plan has to be sent, too
+    const std::optional<double> left = SecondsLeft();
+    if (!left.has_value() || *options_.max_seconds <= kShare * *left) return false;
+    options_.max_seconds = std::max(kShare * *left, 1e-3);
+    return true;
+  }
+
+  absl::Status CheckDeadline() const {
+    const std::optional<double> left = SecondsLeft();
+    if (!left.has_value() || *options_.max_seconds <= *left) return absl::OkStatus();
     return Error(Reason::kDeadlineInfeasible,
                  StrCat("the search is to take ", *options_.max_seconds,
-                        " seconds; the deadline leaves ", remaining))
+                        " seconds; the deadline leaves ", *left))
         .Field("header.search.max_time_seconds")
         .Meta("estimate_seconds", *options_.max_seconds)
-        .Meta("remaining_seconds", remaining);
+        .Meta("remaining_seconds", *left);
   }
 
   // The provider that the plan is for.

@@ -24,7 +24,7 @@ using OnBetterPlan = std::function<void(const planner::FoundPlan&, const Contrac
 // What a search needs before it begins.
 struct SearchNeed {
   int64_t bytes = 0;  // of memory: an estimate, see the .cc
-  // It may take no longer than a search that nobody asked for (limits.default_plan_seconds).
+  // It takes no longer than a search that nobody asked for may (limits.default_plan_seconds).
   bool brief = false;
 };
 

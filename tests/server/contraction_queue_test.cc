@@ -335,12 +335,15 @@ TEST_F(SearchQueueTest, BriefSearchesDoNotWaitForLongOnes) {
   v1::ContractHeader asked = Ring(15, "e", true);
   asked.mutable_search()->set_max_time_seconds(0.05);
   EXPECT_TRUE(Contract(&server_, asked).status.ok());
+  asked.mutable_search()->clear_max_time_seconds();
+  asked.mutable_search()->set_max_trials(8);
+  EXPECT_TRUE(Contract(&server_, asked).status.ok());
   EXPECT_EQ(server_.state().searches.running(), 1);
 }
 
 TEST_F(SearchQueueTest, ContractionsThatSearchWaitAndTellIt) {
   v1::ContractHeader header = Ring(12, "c", true);
-  header.mutable_search()->set_max_trials(4);
+  header.mutable_search()->set_max_trials(9);
   header.mutable_execution()->set_progress_interval_seconds(0.01);
   header.mutable_execution()->set_priority(v1::PRIORITY_CLASS_INTERACTIVE);
   ContractClient client(&server_);
@@ -369,7 +372,7 @@ TEST_F(SearchQueueTest, CancelledSearchesLeaveTheQueue) {
 TEST_F(SearchQueueTest, EstimatesOfLargeNetworksWaitAsSearchesDo) {
   v1::EstimateRequest request;
   *request.mutable_header() = Ring(40, "d");
-  request.mutable_header()->mutable_search()->set_max_trials(4);
+  request.mutable_header()->mutable_search()->set_max_trials(9);
   request.mutable_header()->mutable_execution()->set_max_queue_seconds(0.02);
   v1::EstimateResponse response;
   grpc::ClientContext context;

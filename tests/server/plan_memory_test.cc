@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
+#include <future>
 #include <string>
+#include <thread>
 
 #include "tests/server/contraction_test_server.h"
 #include "tests/server/measurement_test_server.h"
@@ -60,9 +63,10 @@ TEST_F(PlanMemoryTest, AContractionRunsInTheBudgetThatARefusalNames) {
     ASSERT_TRUE(answer.status.ok()) << Summary(answer.status);
     EXPECT_EQ(answer.results[0].bytes, Contract(&server_, header).results[0].bytes);
     tight.mutable_execution()->set_memory_budget_bytes(smallest - 1);
-    if (header.network().operands_size() == 2) {  // no search that could find a better plan
-      EXPECT_EQ(SmallestBudget(Contract(&server_, tight).status), smallest);
-    }
+    if (header.network().operands_size() != 2) continue;  // a search may find a better plan
+    const grpc::Status refused = Contract(&server_, tight).status;
+    EXPECT_EQ(SmallestBudget(refused), smallest);
+    EXPECT_EQ(ErrorOf(refused).metadata.at("memory_budget_bytes"), std::to_string(smallest - 1));
   }
 }
 
@@ -80,6 +84,47 @@ TEST_F(PlanMemoryTest, APlanTellsThatThisServerCannotRunIt) {
   const Planned planned = Plan(Request(Ring(12, "a"), 2));
   ASSERT_TRUE(planned.plan.has_value()) << Summary(planned.status);
   EXPECT_FALSE(planned.plan->has_refusal());
+}
+
+TEST_F(PlanMemoryTest, APlanOfTwoOperandsIsRefusedAsAnyOther) {
+  v1::PlanContractionRequest request;
+  *request.mutable_network() = MatrixProduct().network();
+  request.mutable_execution()->set_memory_budget_bytes(1);
+  EXPECT_GT(SmallestBudget(Plan(request).status), 1);
+}
+
+TEST_F(PlanMemoryTest, APlanTellsThatNobodyCanCountItsSlices) {
+  v1::PlanContractionRequest request = Request(Lattice(6, 1 << 10), 1);
+  request.mutable_search()->set_target_size(2);
+  const Planned planned = Plan(request);
+  ASSERT_TRUE(planned.plan.has_value()) << Summary(planned.status);
+  ASSERT_GT(planned.plan->plan().log2_slices(), 62);
+  EXPECT_EQ(planned.plan->refusal().reason(), "OVERFLOW");
+}
+
+// The queue took the seconds that it was promised; it ends with what it has.
+TEST_F(PlanMemoryTest, ASearchThatWaitedEndsBeforeItsDeadline) {
+  std::promise<void> begun, gate;
+  server_.state().searches.Continue([&] {
+    begun.set_value();
+    gate.get_future().wait();
+  });
+  begun.get_future().wait();
+  v1::PlanContractionRequest request;
+  *request.mutable_network() = Ring(40, "a").network();
+  request.mutable_search()->set_max_time_seconds(3);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(4));
+  const auto reader = server_.stub().PlanContraction(&context, request);
+  const auto opens = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  while (server_.state().searches.queued() == 0) std::this_thread::yield();
+  std::this_thread::sleep_until(opens);
+  gate.set_value();
+  v1::PlanContractionResponse frame, last;
+  while (reader->Read(&frame)) last = frame;
+  const grpc::Status status = reader->Finish();
+  EXPECT_TRUE(status.ok()) << Summary(status);
+  EXPECT_TRUE(last.has_plan());
 }
 
 TEST_F(PlanMemoryTest, ASearchThatWouldOutliveTheDeadlineIsRefused) {

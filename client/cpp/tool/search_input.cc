@@ -150,7 +150,8 @@ std::vector<Option> SearchOptionsOfTool() {
       {"methods", "NAMES",
        "greedy, random_greedy, exact, bisection, leaf_order, reconfigure, annealing, tempering, "
        "with "
-       "commas between (default: the server's portfolio)."},
+       "commas between (default: the server's portfolio). exact gives up where about 20 tensors or "
+       "more are left of the network; the plan tells the methods that made it."},
       {"slicing", "NAME", "none, fixed_tree, dynamic or annealed (default: the server's choice)."},
       {"allow-output-slicing", "", "Indices of the output may be sliced too."},
       {"no-simplify", "", "Search the network as it is."},
