@@ -10,6 +10,12 @@ files=("${@:3}")
   backends/measurement/*.cc backends/planner/*.cc server/plan_*.cc server/search_options.cc
   server/ticker.cc)
 
-options=(--quiet -p "$build" --extra-arg=-Wno-unknown-warning-option)  # those of GCC
+# GCC's precompiled headers are none of clang's.
+commands=$(mktemp -d)
+trap 'rm -rf "$commands"' EXIT
+sed -E 's# -Winvalid-pch -include [^ ]+cmake_pch\.hxx##g' "$build/compile_commands.json" \
+  >"$commands/compile_commands.json"
+
+options=(--quiet -p "$commands" --extra-arg=-Wno-unknown-warning-option)  # those of GCC
 printf '%s\0' "${files[@]}" |
   xargs -0 -P "$jobs" -n 1 clang-tidy "${options[@]}" 2> >(grep -vE 'warnings? (generated|treated)' >&2)

@@ -553,13 +553,15 @@ absl::Status Searcher::NoPlan() const {
         .Field("target_size")
         .Meta("target_elements", FigureText(largest_));
   }
-  Error error(Reason::kExceedsMemoryBudget,
-              StrCat("no plan that was found has a peak within the budget of ",
-                     *options_.memory_bytes, " bytes",
-                     smallest_bytes_ < kMostBytes ? StrCat("; ", smallest_bytes_, " are enough")
-                                                  : std::string()));
-  if (smallest_bytes_ < kMostBytes) std::move(error).Meta("smallest_budget_bytes", smallest_bytes_);
-  return std::move(error).Field("memory_bytes").Meta("memory_budget_bytes", *options_.memory_bytes);
+  const bool known = smallest_bytes_ < kMostBytes;
+  Error error = Error(Reason::kExceedsMemoryBudget,
+                      StrCat("no plan that was found has a peak within the budget of ",
+                             *options_.memory_bytes, " bytes",
+                             known ? StrCat("; ", smallest_bytes_, " are enough") : ""))
+                    .Field("memory_bytes")
+                    .Meta("memory_budget_bytes", *options_.memory_bytes);
+  if (!known) return error;
+  return std::move(error).Meta("smallest_budget_bytes", smallest_bytes_);
 }
 
 absl::StatusOr<FoundPlan> Searcher::Answer(SearchStop stop) {
