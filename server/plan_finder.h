@@ -60,8 +60,9 @@ absl::Status FindPlan(ContractCall* call, ServerState* state, const CancelToken*
 bool NeedsNoPlan(const ContractCall& call);
 // Takes a call through the queue of searches: for its memory, which is held until `search` has
 // returned, and for a slot. Brief ones have a queue of their own. Calls `search` on a thread of
-// state->searches or state->brief_searches, or `refused` with DEADLINE, OVERLOADED, or the token's error where the call was cancelled while it
-// waited and nobody else takes it out of the queue. Both keep `wait`, `cancel` and the call alive.
+// state->searches or state->brief_searches, or `refused` with DEADLINE, OVERLOADED, or the token's
+// error where the call was cancelled while it waited and nobody else takes it out of the queue.
+// Both keep `wait`, `cancel` and the call alive.
 void QueueSearch(ServerState* state, QueueWait* wait, const CancelToken* cancel, SearchNeed need,
                  std::function<void()> search,
                  const std::function<void(const absl::Status&)>& refused);

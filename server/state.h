@@ -139,23 +139,20 @@ struct ServerState {
   // Last: their tasks use all of the above. Searches for plans, which can take minutes, have
   // threads of their own, so that work which has its plan never waits for them; and brief ones, as
   // those that a contraction without a plan makes by itself, one that no long one ever holds. What
-  // looks through folders has one, since it waits for disks. The tasks of all go on in the executor.
+  // looks through folders has one, since it waits for disks. The tasks of all go on in the
+  // executor.
   Executor executor;
   Executor searches;
   Executor brief_searches;
   Executor listing;
 
   // All of them: a request waits in one at a time.
-  std::array<Executor*, 4> executors() {
-    return {&executor, &searches, &brief_searches, &listing};
-  }
+  std::array<Executor*, 4> executors() { return {&executor, &searches, &brief_searches, &listing}; }
   std::array<const Executor*, 4> executors() const {
     return {&executor, &searches, &brief_searches, &listing};
   }
   // Requests that compute or search for a plan.
-  int running() const {
-    return executor.running() + searches.running() + brief_searches.running();
-  }
+  int running() const { return executor.running() + searches.running() + brief_searches.running(); }
 };
 
 }  // namespace tenon::server

@@ -102,8 +102,8 @@ absl::StatusOr<std::vector<client::Client>> ConnectAll(const Arguments& argument
 
 using Statistics = std::vector<v1::GetStatisticsResponse>;
 
-// A call counts when its server has done with it, which may be a moment after its client has. Others
-// may have calls of their own, so nobody waits long.
+// A call counts when its server has done with it, which may be a moment after its client has.
+// Others may have calls of their own, so nobody waits long.
 absl::StatusOr<v1::GetStatisticsResponse> AskSettled(client::Client& server,
                                                      const client::CallOptions& options) {
   constexpr int kMostTries = 200;

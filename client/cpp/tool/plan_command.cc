@@ -27,9 +27,8 @@ std::string FormatPower(double log2) {
 }
 
 std::string ImprovementText(const v1::PlanImprovement& better) {
-  std::string text =
-      StrCat("log10 flops ", FormatNumber(better.total().log10_flops(), 5), ", largest ",
-             FormatPower(better.total().log2_largest_intermediate()));
+  std::string text = StrCat("log10 flops ", FormatNumber(better.total().log10_flops(), 5),
+                            ", largest ", FormatPower(better.total().log2_largest_intermediate()));
   if (better.slices() > 1) text += StrCat(", ", better.slices(), " slices");
   return text;
 }
@@ -144,8 +143,8 @@ void PrintText(const v1::PlanResult& result, std::ostream* out) {
   }
   std::string methods;
   for (const int method : plan.provenance().methods()) {
-    methods += StrCat(methods.empty() ? "" : ", ",
-                      ShortEnumName(static_cast<v1::SearchMethod>(method)));
+    methods +=
+        StrCat(methods.empty() ? "" : ", ", ShortEnumName(static_cast<v1::SearchMethod>(method)));
   }
   if (!methods.empty()) rows.emplace_back("methods", methods);
   *out << FormatPairs(rows);
