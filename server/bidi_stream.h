@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "backends/core/cancel.h"
 #include "backends/core/error.h"
+#include "server/frame_arena.h"
 #include "server/frames.h"
 #include "server/principal.h"
 #include "server/status.h"
@@ -67,11 +68,13 @@ inline Reason ReasonOfCancel(const CancelToken& token) {
 //
 // Back-pressure. Nothing is read until ReadNext() is called; the next outbound frame is produced
 // when the one before has been written. A client that does not read for the write-stall limit is
-// cut by the WriteWatchdog.
-template <typename Request, typename Response>
+// cut by the WriteWatchdog, as is one that keeps the stream waiting for too long.
+//
+// Received is where a frame that came lies: FrameArena, or PlainFrame for who takes it apart.
+template <typename Request, typename Response, template <typename> class Received = FrameArena>
 class BidiStream : public RawBidiReactor,
                    public WatchedStream,
-                   public std::enable_shared_from_this<BidiStream<Request, Response>> {
+                   public std::enable_shared_from_this<BidiStream<Request, Response, Received>> {
  public:
   // Fills the next frame and returns true, or returns false when it has no more.
   using Producer = std::function<bool(Response*)>;
@@ -87,7 +90,7 @@ class BidiStream : public RawBidiReactor,
     const absl::Status allowed = CheckCaller(context_);
     if (!allowed.ok()) return Fail(allowed);
     caller_ = CallerOf(*context_);
-    ReadNext();
+    ReadNext(Awaits::kNext);
   }
 
   const CancelToken* cancel() const { return &cancel_; }
@@ -111,13 +114,21 @@ class BidiStream : public RawBidiReactor,
   virtual void OnEnd() {}
 
   // The frame that OnFrame has just got, to move out of.
-  Request& received() { return request_; }
+  Request& received() { return *request_; }
 
-  void ReadNext() {
+  // What the client is expected to send: the rest of something, or more if it wants to. Whoever
+  // keeps the stream waiting for that is cut in the end.
+  enum class Awaits { kNothing, kUpload, kNext };
+  // Whether it works for the client, so that it does not stand idle. From any thread.
+  virtual bool Busy() { return false; }
+
+  void ReadNext(Awaits awaits) {
     {
       std::lock_guard lock(mutex_);
       if (over_ || reading_) return;
       reading_ = true;
+      awaits_ = awaits;
+      waits_since_ = std::chrono::steady_clock::now();
       ++starting_reads_;
     }
     StartRead(&received_);
@@ -129,21 +140,13 @@ class BidiStream : public RawBidiReactor,
     WriteNext();
   }
 
-  void Send(Producer producer) {
-    {
-      std::lock_guard lock(mutex_);
-      if (over_ || last_ != nullptr || last_ready_) return;
-      outbound_.push_back(std::move(producer));
-    }
-    WriteNext();
-  }
-  void SendFrame(Response frame) {
-    Send([frame = std::make_shared<Response>(std::move(frame)),
-          sent = false](Response* out) mutable {
-      if (std::exchange(sent, true)) return false;
-      *out = std::move(*frame);
-      return true;
-    });
+  void Send(Producer producer) { Queue({std::move(producer), {}}); }
+
+  // The same with one frame, which is made to bytes here and now.
+  void SendFrame(const Response& frame) {
+    Outbound ready;
+    const absl::Status status = SerializeFrame(frame, &ready.bytes);
+    status.ok() ? Queue(std::move(ready)) : Fail(status);
   }
 
   // Ends the call with OK once everything queued has been written.
@@ -163,9 +166,28 @@ class BidiStream : public RawBidiReactor,
       std::lock_guard lock(mutex_);
       if (over_ || ending_.has_value()) return;
       ending_ = absl::OkStatus();
-      last_ = std::move(last);
+      last_.producer = std::move(last);
     }
     WriteNext();
+  }
+  // Likewise, made to bytes here and now. False, and nothing done, when those are more than
+  // `limit`.
+  bool FinishWithFrame(const Response& last, size_t limit) {
+    Outbound ready;
+    const absl::Status status = SerializeFrame(last, &ready.bytes);
+    if (!status.ok()) {
+      Fail(status);
+      return true;
+    }
+    if (ready.bytes.Length() > limit) return false;
+    {
+      std::lock_guard lock(mutex_);
+      if (over_ || ending_.has_value()) return true;
+      ending_ = absl::OkStatus();
+      last_ = std::move(ready);
+    }
+    WriteNext();
+    return true;
   }
 
   // Ends the call with an error, at once: queued frames are dropped.
@@ -210,6 +232,14 @@ class BidiStream : public RawBidiReactor,
   grpc::CallbackServerContext* context() { return context_; }
 
  private:
+  // Frames to come: those of a producer, or without one a single frame's bytes.
+  struct Outbound {
+    Producer producer;
+    grpc::ByteBuffer bytes;
+
+    bool empty() const { return producer == nullptr && !bytes.Valid(); }
+  };
+
   using Ticks = std::chrono::steady_clock::rep;
   static Ticks NowTicks() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
@@ -220,25 +250,41 @@ class BidiStream : public RawBidiReactor,
     cancel_.Cancel(reason);
   }
 
+  void Queue(Outbound frames) {
+    {
+      std::lock_guard lock(mutex_);
+      const bool failed = ending_.has_value() && !ending_->ok();
+      if (over_ || failed || !last_.empty() || last_ready_) return;
+      outbound_.push_back(std::move(frames));
+    }
+    WriteNext();
+  }
+
   // Drops what is queued and finishes with `status`, unless an error came before.
   void EndWith(const absl::Status& status) {
-    std::deque<Producer> dropped;  // destroyed without the lock: they may own much
+    std::deque<Outbound> dropped;  // destroyed without the lock: they may own much
     {
       std::lock_guard lock(mutex_);
       if (over_) return;
       dropped.swap(outbound_);
-      if (last_ != nullptr) dropped.push_back(std::exchange(last_, nullptr));
+      dropped.push_back(std::exchange(last_, {}));
       if (!ending_.has_value() || ending_->ok()) ending_ = status;
     }
     WriteNext();
   }
 
-  // Fills sending_ with the next frame; false when there is none.
-  bool Produce(const Producer& producer) {
+  // Fills sending_ with the next frame of `from`; false when that has none.
+  bool Produce(Outbound* from) {
+    if (from->producer == nullptr) {
+      if (!from->bytes.Valid()) return false;
+      sending_.Swap(&from->bytes);
+      from->bytes.Clear();
+      return true;
+    }
     bool produced = false;
     response_.Clear();
     Guarded([&] {
-      if (!producer(&response_)) return;
+      if (!from->producer(&response_)) return;
       const absl::Status status = SerializeFrame(response_, &sending_);
       if (!status.ok()) return Fail(status);
       produced = true;
@@ -252,30 +298,31 @@ class BidiStream : public RawBidiReactor,
     if (writing_ || over_) return;
     writing_ = true;  // also keeps other threads out while a producer runs unlocked
     while (!outbound_.empty()) {
-      Producer producer = std::move(outbound_.front());
+      Outbound next = std::move(outbound_.front());
       outbound_.pop_front();
       lock.unlock();
-      const bool produced = Produce(producer);
-      if (!produced) producer = nullptr;
+      const bool produced = Produce(&next);
+      if (!produced) next = {};
       lock.lock();
       if (!produced) continue;
       if (ending_.has_value() && !ending_->ok()) {
         lock.unlock();
-        producer = nullptr;
+        next = {};
+        sending_.Clear();
         lock.lock();
         continue;
       }
-      outbound_.push_front(std::move(producer));
+      if (!next.empty()) outbound_.push_front(std::move(next));
       write_started_ = std::chrono::steady_clock::now();
       lock.unlock();
       StartWrite(&sending_);
       return;
     }
-    if (last_ != nullptr) {
-      Producer last = std::exchange(last_, nullptr);
+    if (!last_.empty()) {
+      Outbound last = std::exchange(last_, {});
       lock.unlock();
-      const bool produced = Produce(last);
-      last = nullptr;
+      const bool produced = Produce(&last);
+      last = {};
       lock.lock();
       last_ready_ = produced;
     }
@@ -310,8 +357,8 @@ class BidiStream : public RawBidiReactor,
         if (const auto split = SplitChunk(&received_, chunk_fields())) {
           return OnChunk(split->field, split->chunk);
         }
-        const absl::Status parsed = ParseFrame(frames_, &received_, &request_);
-        return parsed.ok() ? OnFrame(request_) : Fail(parsed);
+        const absl::Status parsed = ParseFrame(frames_, &received_, request_.Renew());
+        return parsed.ok() ? OnFrame(*request_) : Fail(parsed);
       });
     } else if (!context_->IsCancelled()) {
       Guarded([&] { OnHalfClose(); });
@@ -319,12 +366,13 @@ class BidiStream : public RawBidiReactor,
   }
 
   void OnWriteDone(bool ok) final {
-    std::deque<Producer> dropped;
+    std::deque<Outbound> dropped;
     sending_.Clear();
     {
       std::lock_guard lock(mutex_);
       writing_ = false;
       write_started_.reset();
+      waits_since_ = std::chrono::steady_clock::now();
       if (!ok) dropped.swap(outbound_);  // the stream broke; OnCancel ends it
     }
     dropped.clear();
@@ -352,6 +400,14 @@ class BidiStream : public RawBidiReactor,
     std::lock_guard lock(mutex_);
     return write_started_.has_value() && *write_started_ < limit;
   }
+  ClientWaits WaitsForClient() override {
+    const bool busy = Busy();
+    std::lock_guard lock(mutex_);
+    if (!reading_ || writing_ || over_) return {};
+    if (awaits_ == Awaits::kUpload) return {.upload = waits_since_, .next = {}};
+    if (awaits_ == Awaits::kNext && !busy) return {.upload = {}, .next = waits_since_};
+    return {};
+  }
   void CutSlowReader() override {
     const absl::Status slow = Error(Reason::kSlowReader, "the client did not read for too long");
     StopWork(Reason::kSlowReader);
@@ -373,15 +429,17 @@ class BidiStream : public RawBidiReactor,
   std::string caller_;
   std::atomic<Ticks> told_to_stop_{0};  // when; 0: not yet
   grpc::ByteBuffer received_, sending_;
-  Request request_;
-  Response response_;
+  Received<Request> request_;
+  Response response_;   // the producers'
   int64_t frames_ = 0;  // that came
 
   mutable std::mutex mutex_;
-  std::deque<Producer> outbound_;
-  Producer last_;            // the frame that goes with the status, until it is produced
+  std::deque<Outbound> outbound_;
+  Outbound last_;            // the frame that goes with the status, until it is produced
   bool last_ready_ = false;  // it is in sending_
   bool reading_ = false, writing_ = false;
+  Awaits awaits_ = Awaits::kNothing;
+  ClientWaits::TimePoint waits_since_;  // the latest beginning of a read or end of a write
   int starting_reads_ = 0;              // calls of StartRead that have not returned
   bool over_ = false;                   // Finish has been called
   std::optional<absl::Status> ending_;  // how to finish, once known

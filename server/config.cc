@@ -45,6 +45,12 @@ ABSL_FLAG(absl::Duration, max_queue_wait, absl::Seconds(30),
 ABSL_FLAG(int32_t, max_concurrent_streams, 128, "Calls at the same time on one connection.");
 ABSL_FLAG(absl::Duration, write_stall_timeout, absl::Seconds(60),
           "A client that does not read for this long is cut (SLOW_READER).");
+ABSL_FLAG(absl::Duration, read_stall_timeout, absl::Seconds(60),
+          "A client that sends nothing for this long in the middle of an upload, whose memory is "
+          "held for it, is cut (SLOW_WRITER). 0: never.");
+ABSL_FLAG(absl::Duration, idle_stream_timeout, absl::Hours(1),
+          "A stream that stands idle for this long, because the client sends neither another set "
+          "or projection nor the end, is cut (SLOW_WRITER). 0: never.");
 ABSL_FLAG(
     std::string, exit_when, "all",
     "Which providers must have failed, by a fault that they can't recover from, for the "
@@ -299,6 +305,8 @@ absl::Status FillDurations(Config* config) {
   TENON_RETURN_IF_ERROR(CheckDuration(#name, config->name, lowest))
   TENON_DURATION(max_queue_wait, kNone);
   TENON_DURATION(write_stall_timeout, kShort);
+  TENON_DURATION(read_stall_timeout, kNone);
+  TENON_DURATION(idle_stream_timeout, kNone);
   TENON_DURATION(stuck_work_limit, kNone);
   TENON_DURATION(slow_work_log, kNone);
   TENON_DURATION(drain_delay, kNone);

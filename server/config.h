@@ -35,6 +35,7 @@ struct Config {
   absl::Duration max_queue_wait = absl::Seconds(30);
   int max_concurrent_streams = 0;  // per connection
   absl::Duration write_stall_timeout;
+  absl::Duration read_stall_timeout, idle_stream_timeout;  // 0: off
   std::string exit_when;            // failed providers that end the server: any, all, never
   absl::Duration stuck_work_limit;  // 0: off
   absl::Duration slow_work_log;     // 0: off

@@ -15,7 +15,7 @@ namespace tenon::server {
 namespace {
 
 constexpr char kMethodName[] = "tenon.v1.ContractionService/Contract";
-// Leaves room for the frame around it.
+// Of an answer in one frame.
 constexpr size_t kMaxSingleBytes = size_t{4} << 20;
 
 // Work below this is done sooner than another thread has woken up for it.
@@ -116,7 +116,7 @@ absl::Status ContractStream::OnHeader(v1::ContractHeader* header) {
         wait_.ForSlot(&state_->executor, Step(&ContractStream::FindPlan), Refused()));
   }
   // Nothing may follow; if something does, the call fails.
-  if (header_complete_) ReadNext();
+  if (header_complete_) ReadNext(Awaits::kNothing);
   return absl::OkStatus();
 }
 
@@ -131,12 +131,15 @@ void ContractStream::Advance() {
   }
   received_bytes_ = upload_->received_bytes();
   bool read = false;
+  Awaits awaits = Awaits::kNothing;
   switch (upload_->state()) {
     case UploadState::kReading:
       read = true;
+      awaits = Awaits::kUpload;
       break;
     case UploadState::kBetweenSets:
       read = ProvideInputs();
+      awaits = Awaits::kNext;
       break;
     case UploadState::kComplete: {
       std::lock_guard lock(mutex_);
@@ -147,8 +150,11 @@ void ContractStream::Advance() {
     default:
       break;
   }
-  if (read) ReadNext();
+  // What is done at once goes before the next read: its answer need not wait for that to start.
+  const bool at_once = RunsAtOnce();
+  if (read && !at_once) ReadNext(awaits);
   Wake();
+  if (read && at_once) ReadNext(awaits);
 }
 
 // False when the reader has to wait: ReturnInputs then reads on.
@@ -286,41 +292,43 @@ absl::Status ContractStream::AnswerSmall() {
   RecordWork();
   TENON_RETURN_IF_ERROR(results.status());
   const ContractWork::Result& result = results->front();
-  auto frame = std::make_shared<v1::ContractResponse>();
+  FrameArena<v1::ContractResponse> frame;
   v1::ContractSingle* single = frame->mutable_single();
   WriteAccepted(work_->call(), work_->job(), work_->plan_summary(), work_->staging_bytes(),
                 state_->limits, SecondsToDeadline(), single->mutable_accepted());
   FillWhole(result, single->add_results());
   WriteReport(single->mutable_report());
-  if (frame->ByteSizeLong() <= kMaxSingleBytes) {
-    FinishWith([frame](v1::ContractResponse* out) {
-      *out = std::move(*frame);
-      return true;
-    });
-    return absl::OkStatus();
-  }
-  v1::ContractResponse accepted, one_result;
-  *accepted.mutable_accepted() = std::move(*single->mutable_accepted());
-  *one_result.mutable_result() = std::move(*single->mutable_results(0));
-  SendFrame(std::move(accepted));
-  SendFrame(std::move(one_result));
-  FinishWith([frame](v1::ContractResponse* out) {
-    *out->mutable_report() = std::move(*frame->mutable_single()->mutable_report());
-    return true;
-  });
+  if (FinishWithFrame(*frame, kMaxSingleBytes)) return absl::OkStatus();
+  v1::ContractResponse accepted, one_result, report;
+  *accepted.mutable_accepted() = single->accepted();
+  *one_result.mutable_result() = single->results(0);
+  *report.mutable_report() = single->report();
+  SendFrame(accepted);
+  SendFrame(one_result);
+  FinishWithFrame(report, SIZE_MAX);
   return absl::OkStatus();
 }
 
 void ContractStream::SendAccepted() {
-  v1::ContractResponse frame;
+  FrameArena<v1::ContractResponse> frame;
   WriteAccepted(work_->call(), work_->job(), work_->plan_summary(), work_->staging_bytes(),
-                state_->limits, SecondsToDeadline(), frame.mutable_accepted());
-  SendFrame(std::move(frame));
+                state_->limits, SecondsToDeadline(), frame->mutable_accepted());
+  SendFrame(*frame);
+}
+
+bool ContractStream::Busy() {
+  std::lock_guard lock(mutex_);
+  return running_ || !ready_.empty();
 }
 
 bool ContractStream::ShouldRun() const {
   if (running_ || ended_) return false;
   return ready_.empty() ? input_closed_ : unread_results_ <= (kResultBuffers - 1) * SetsTogether();
+}
+
+bool ContractStream::RunsAtOnce() const {
+  const auto seconds = work_->job().predicted_seconds();
+  return seconds.has_value() && MayRunAtOnce(*seconds * SetsTogether());
 }
 
 void ContractStream::Wake() {
@@ -329,8 +337,7 @@ void ContractStream::Wake() {
     if (!ShouldRun()) return;
     running_ = true;
   }
-  const auto seconds = work_->job().predicted_seconds();
-  if (seconds.has_value() && MayRunAtOnce(*seconds * SetsTogether())) {
+  if (RunsAtOnce()) {
     return Work(kExecuting, [&](WatchEntry*) { RunSets(/*may_wait=*/false); });
   }
   state_->executor.Continue(
@@ -416,7 +423,7 @@ void ContractStream::ReturnInputs(std::unique_ptr<SetInputs> inputs) {
     }
   }
   upload_->Provide(std::move(inputs));
-  ReadNext();
+  ReadNext(Awaits::kNext);
 }
 
 void ContractStream::SendResult(ContractWork::Result result) {
@@ -454,15 +461,15 @@ void ContractStream::FillWhole(const ContractWork::Result& result, v1::ContractR
 }
 
 void ContractStream::SendWholeResult(ContractWork::Result result) {
-  v1::ContractResponse frame;
-  FillWhole(result, frame.mutable_result());
-  SendFrame(std::move(frame));
+  FrameArena<v1::ContractResponse> frame;
+  FillWhole(result, frame->mutable_result());
+  SendFrame(*frame);
 }
 
 void ContractStream::SendChunkedResult(ContractWork::Result result) {
-  v1::ContractResponse frame;
-  Describe(result, frame.mutable_result());
-  SendFrame(std::move(frame));
+  FrameArena<v1::ContractResponse> frame;
+  Describe(result, frame->mutable_result());
+  SendFrame(*frame);
   ChunkOptions options;
   options.set = result.set;
   options.chunk_bytes = work_->call().result_chunk_bytes;

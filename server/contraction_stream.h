@@ -48,6 +48,7 @@ class ContractStream final : public BidiStream<v1::ContractRequest, v1::Contract
   std::span<const int> chunk_fields() const override;
   void OnHalfClose() override;
   void OnEnd() override;
+  bool Busy() override;
   std::shared_ptr<ContractStream> self() {
     return std::static_pointer_cast<ContractStream>(this->shared_from_this());
   }
@@ -79,6 +80,7 @@ class ContractStream final : public BidiStream<v1::ContractRequest, v1::Contract
   }
   void Enter(std::string_view phase, WatchEntry* entry);
   bool MayRunAtOnce(std::optional<double> seconds) const;
+  bool RunsAtOnce() const;  // a stack of sets
   bool IsSmall() const;
   absl::Status AnswerSmall();
   void SendAccepted();

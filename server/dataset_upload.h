@@ -102,7 +102,7 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, pu
     }
     upload_.set_owner(CallerOf(*context));
     record_.set_caller(CallerOf(*context));
-    StartRead(&received_);
+    Read();
     Release();
   }
 
@@ -110,6 +110,7 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, pu
   void OnReadDone(bool ok) override {
     {
       std::lock_guard lock(mutex_);
+      waits_since_.reset();
       if (finished_) return;
       ++holders_;
     }
@@ -137,7 +138,7 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, pu
 
   absl::Status OnChunk(const ChunkView& chunk) {
     TENON_RETURN_IF_ERROR(upload_.OnChunk(chunk));
-    StartRead(&received_);
+    Read();
     return absl::OkStatus();
   }
 
@@ -177,7 +178,7 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, pu
   absl::Status Admit(Reservation memory) {
     TENON_RETURN_IF_ERROR(cancel_.Check());
     TENON_RETURN_IF_ERROR(upload_.Admit(std::move(memory), InlineData()));
-    StartRead(&received_);
+    Read();
     return absl::OkStatus();
   }
 
@@ -277,6 +278,18 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, pu
     delete this;
   }
 
+  void Read() {
+    {
+      std::lock_guard lock(mutex_);
+      waits_since_ = std::chrono::steady_clock::now();
+    }
+    StartRead(&received_);
+  }
+  ClientWaits WaitsForClient() override {
+    std::lock_guard lock(mutex_);
+    if (finished_) return {};
+    return {.upload = waits_since_, .next = {}};
+  }
   // It writes nothing before the end.
   bool WriteStalledSince(std::chrono::steady_clock::time_point) override { return false; }
   void CutSlowReader() override {}
@@ -300,6 +313,7 @@ class UploadReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, pu
   std::mutex mutex_;
   int holders_ = 1;  // the constructor
   bool finished_ = false;
+  std::optional<ClientWaits::TimePoint> waits_since_;  // a read that has not returned
   std::optional<absl::Status> outcome_;
 };
 

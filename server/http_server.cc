@@ -74,7 +74,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string&
   static const unsigned features = mg_init_library(0);
   (void)features;
   const char* options[] = {
-      "listening_ports",   listen.c_str(), "num_threads", "2", "request_timeout_ms", "5000",
+      "listening_ports",   listen.c_str(), "num_threads", "16", "request_timeout_ms", "5000",
       "enable_keep_alive", "no",           nullptr};
   mg_callbacks callbacks{};
   callbacks.log_message = &LogCivetweb;

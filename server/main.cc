@@ -4,6 +4,8 @@
 
 #include <csignal>
 #include <cstdio>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -32,11 +34,38 @@ int Refuse(const absl::Status& status) {
   return kExitUsage;
 }
 
-void OnSignal(int signal, Server* server, Reloader* reloader) {
-  Log(LogLevel::kInfo, "signal", {{"signal", static_cast<int64_t>(signal)}});
-  if (signal != SIGHUP) return server->Shutdown();
-  reloader->Reload().IgnoreError();  // it is logged
-}
+// Takes the process's signals from the first moment on. Starting may take long, where storage is
+// slow: then nobody is served yet, and who asks for the end gets it.
+class Signals {
+ public:
+  Signals() : thread_([this](int signal) { OnSignal(signal); }) {}
+
+  // From now on they are the server's.
+  void Serve(Server* server, Reloader* reloader) {
+    std::lock_guard lock(mutex_);
+    server_ = server;
+    reloader_ = reloader;
+  }
+
+ private:
+  void OnSignal(int signal) {
+    std::lock_guard lock(mutex_);
+    Log(LogLevel::kInfo, "signal",
+        {{"signal", static_cast<int64_t>(signal)}, {"starting", server_ == nullptr}});
+    if (server_ == nullptr) {
+      if (signal == SIGHUP) return;  // what is being read is new
+      Log(LogLevel::kInfo, "stopped", {{"started", false}});
+      _exit(0);
+    }
+    if (signal != SIGHUP) return server_->Shutdown();
+    reloader_->Reload().IgnoreError();  // it is logged
+  }
+
+  std::mutex mutex_;
+  Server* server_ = nullptr;
+  Reloader* reloader_ = nullptr;
+  SignalThread thread_;
+};
 
 int Serve(const Config& config, const std::vector<std::string>& arguments) {
   const bool tuned = TuneAllocator();
@@ -50,6 +79,7 @@ int Serve(const Config& config, const std::vector<std::string>& arguments) {
        {"allocator_tuned", tuned},
        {"pid", static_cast<int64_t>(getpid())},
        {"config", ConfigJson(config, /*indent=*/-1)}});
+  auto signals = std::make_unique<Signals>();
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(config);
   if (!server.ok()) return Refuse(server.status());
   if (!config.port_file.empty()) {
@@ -57,12 +87,10 @@ int Serve(const Config& config, const std::vector<std::string>& arguments) {
     const absl::Status written = WriteFile(config.port_file, {ports});
     if (!written.ok()) return Refuse(written);
   }
-  bool clean;
-  {
-    Reloader reloader(arguments, server->get());
-    SignalThread signals([&](int signal) { OnSignal(signal, server->get(), &reloader); });
-    clean = (*server)->Wait();
-  }
+  Reloader reloader(arguments, server->get());
+  signals->Serve(server->get(), &reloader);
+  const bool clean = (*server)->Wait();
+  signals.reset();
   // Stuck work holds destructors up for ever; its memory goes with the process.
   if (!clean) _exit(kExitStuck);
   server->reset();

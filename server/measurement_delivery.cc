@@ -326,7 +326,7 @@ void MeasurementStream::LeaveSingle(bool last_holds_place) {
   const auto single = std::exchange(single_, nullptr);
   v1::MeasureResponse accepted;
   accepted.mutable_accepted()->Swap(single->mutable_accepted());
-  SendFrame(std::move(accepted));
+  SendFrame(accepted);
   const int items = single->items_size();
   for (int i = 0; i < items; ++i) {
     ProjectionAnswer answer;
@@ -346,7 +346,7 @@ void MeasurementStream::AnswerWritten() {
   if (call_->serves_itself()) {
     Feed();
   } else if (!dropping_) {
-    ReadNext();
+    ReadNext(Awaits::kNext);
   }
 }
 

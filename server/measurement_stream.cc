@@ -122,7 +122,10 @@ absl::Status MeasurementStream::Dispatch(const v1::MeasureRequest& frame) {
 
 void MeasurementStream::ContinueReading() {
   const bool needs_room = state_ == State::kIdle || state_ == State::kSkipping;
-  if (!needs_room || window_.AskRoom()) ReadNext();
+  const bool in_upload =
+      state_ == State::kDataset || state_ == State::kLabels || state_ == State::kProjection;
+  const Awaits awaits = in_upload ? Awaits::kUpload : needs_room ? Awaits::kNext : Awaits::kNothing;
+  if (!needs_room || window_.AskRoom()) ReadNext(awaits);
 }
 
 absl::Status MeasurementStream::OnHeader(v1::MeasureHeader* header) {
@@ -217,7 +220,7 @@ absl::Status MeasurementStream::Admit(Reservation memory) {
   }
   single_bytes_ = static_cast<int64_t>(accepted->ByteSizeLong());
   TENON_RETURN_IF_ERROR(CheckAnswerSize(single_bytes_, server_->limits));
-  if (single_ == nullptr) SendFrame(std::move(response));
+  if (single_ == nullptr) SendFrame(response);
   if (call_->stored == nullptr && !call_->dataset.complete()) {
     state_ = State::kDataset;
   } else {

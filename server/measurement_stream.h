@@ -36,7 +36,8 @@ namespace tenon::server {
 // build the original side, then score up to in_flight projections at once. *Delivery* (whichever
 // thread completes the oldest projection) sends answers in order of arrival. The next projection is
 // read only when an answer has been written and made room.
-class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::MeasureResponse> {
+class MeasurementStream final
+    : public BidiStream<v1::MeasureRequest, v1::MeasureResponse, PlainFrame> {
  public:
   MeasurementStream(grpc::CallbackServerContext* context, ServerState* state);
   ~MeasurementStream() override;
@@ -138,6 +139,7 @@ class MeasurementStream final : public BidiStream<v1::MeasureRequest, v1::Measur
   void StopTelling();
 
   void OnEnd() override;
+  bool Busy() override { return !window_.drained(); }
   std::shared_ptr<MeasurementStream> Self();
   std::string RequestId() const {
     std::lock_guard lock(mutex_);

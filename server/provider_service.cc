@@ -84,8 +84,10 @@ void FillLimits(const ServerState& state, v1::ServerLimits* out) {
     out->set_max_jobs(static_cast<int32_t>(most));
   }
   out->set_default_ttl_seconds(static_cast<double>(state.settings.dataset_ttl.load().count()));
-  out->set_slow_reader_seconds(
-      std::chrono::duration<double>(state.write_stall_limit.load()).count());
+  const StallLimits stalls = state.watchdog.limits();
+  out->set_slow_reader_seconds(std::chrono::duration<double>(stalls.write).count());
+  out->set_slow_writer_seconds(std::chrono::duration<double>(stalls.upload).count());
+  out->set_idle_stream_seconds(std::chrono::duration<double>(stalls.idle).count());
 }
 
 void FillQuotas(const ServerState& state, const std::string& caller, v1::CallerQuotas* out) {

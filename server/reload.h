@@ -20,12 +20,13 @@ class Reloader {
   Reloader(std::vector<std::string> arguments, Server* server);
 
   // Takes over: max_queued_requests, memory_budget, drain_delay, grace_period, kill_limit,
-  // write_stall_timeout, dataset_ttl, max_streams_per_principal, max_stored_bytes_per_principal,
-  // admin_principals, log_level, log_format, and what stands in the files of certificates, keys and
-  // tokens, which may have moved. A smaller memory budget holds for what is admitted from then on;
-  // shares of it that were taken at the start stay. A server that is on its way out keeps its
-  // times. The log tells each setting that has changed and each change that needs a restart. Where
-  // anything is wrong nothing changes, and the error is logged, too.
+  // write_stall_timeout, read_stall_timeout, idle_stream_timeout, dataset_ttl,
+  // max_streams_per_principal, max_stored_bytes_per_principal, admin_principals, log_level,
+  // log_format, and what stands in the files of certificates, keys and tokens, which may have
+  // moved. A smaller memory budget holds for what is admitted from then on; shares of it that were
+  // taken at the start stay. A server that is on its way out keeps its times. The log tells each
+  // setting that has changed and each change that needs a restart. Where anything is wrong nothing
+  // changes, and the error is logged, too.
   absl::Status Reload();
 
  private:

@@ -48,6 +48,14 @@ constexpr std::chrono::milliseconds kFarewell(500);
 // Of the memory budget, the share that may stay mapped when requests have given it back.
 constexpr int64_t kWarmMemoryDivisor = 4;
 
+// What all connections together may hold of bytes that nobody has read or sent yet, beside the
+// budget: otherwise strangers could fill the memory before a single call is admitted. gRPC shrinks
+// windows as it fills, then ends calls.
+int64_t TransportBytes(int64_t memory_budget_bytes) {
+  constexpr int64_t kShare = 8, kLeast = int64_t{256} << 20;
+  return std::max(memory_budget_bytes / kShare, kLeast);
+}
+
 std::chrono::milliseconds Milliseconds(absl::Duration duration) {
   return absl::ToChronoMilliseconds(duration);
 }
@@ -130,8 +138,9 @@ void Server::Apply(const Config& config) {
   state_->budget.SetMaxWaiting(queued);
   if (state_->scratch != nullptr) state_->scratch->budget().SetMaxWaiting(queued);
   state_->budget.SetLimit(config.memory_budget_bytes);
-  state_->write_stall_limit = Milliseconds(config.write_stall_timeout);
-  state_->watchdog.SetStallLimit(Milliseconds(config.write_stall_timeout));
+  state_->watchdog.SetLimits({.write = Milliseconds(config.write_stall_timeout),
+                              .upload = Milliseconds(config.read_stall_timeout),
+                              .idle = Milliseconds(config.idle_stream_timeout)});
   state_->settings.dataset_ttl = absl::ToChronoSeconds(config.dataset_ttl);
   state_->store->SetDefaultTtl(absl::ToChronoSeconds(config.dataset_ttl));
   state_->store->SetOwnerLimit(config.max_stored_bytes_per_principal);
@@ -256,6 +265,7 @@ void Server::Configure(grpc::ServerBuilder* builder) {
   grpc::ResourceQuota quota("tenond");
   constexpr int kMaxSyncThreads = 8;
   quota.SetMaxThreads(kMaxSyncThreads);
+  quota.Resize(static_cast<size_t>(TransportBytes(config_.memory_budget_bytes)));
   builder->SetResourceQuota(quota);
   builder->SetContextAllocator(MakeCallerContexts(&state_->callers));
 }

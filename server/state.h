@@ -101,7 +101,6 @@ struct ServerState {
   ServerState(int64_t memory_budget_bytes, int concurrent_requests, int64_t max_queued_requests,
               std::chrono::milliseconds write_stall_limit)
       : max_queued_requests(max_queued_requests),
-        write_stall_limit(write_stall_limit),
         budget(memory_budget_bytes, static_cast<size_t>(max_queued_requests)),
         watchdog(write_stall_limit),
         executor(concurrent_requests, static_cast<size_t>(max_queued_requests)),
@@ -115,8 +114,7 @@ struct ServerState {
   ServiceSettings settings;
   // The atomic ones may change while the server runs.
   std::atomic<int64_t> max_queued_requests = 0;  // of each class
-  std::atomic<std::chrono::milliseconds> write_stall_limit{std::chrono::milliseconds(0)};
-  int max_concurrent_streams = 0;  // per connection
+  int max_concurrent_streams = 0;                // per connection
   std::chrono::system_clock::time_point start_time = std::chrono::system_clock::now();
   ProviderRegistry providers;
   Lifecycle lifecycle;

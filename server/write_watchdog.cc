@@ -1,12 +1,55 @@
 #include "server/write_watchdog.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
-namespace tenon::server {
+#include "backends/core/error.h"
 
-WriteWatchdog::WriteWatchdog(std::chrono::milliseconds stall_limit)
-    : stall_limit_(stall_limit), thread_([this] { Run(); }) {}
+namespace tenon::server {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kNever(0);
+
+double Seconds(milliseconds duration) { return std::chrono::duration<double>(duration).count(); }
+
+// How often to look, so that nobody waits for much longer than the limit.
+milliseconds LookInterval(const StallLimits& limits) {
+  milliseconds interval(1000);
+  for (const milliseconds limit : {limits.write, limits.upload, limits.idle}) {
+    if (limit != kNever) interval = std::min(interval, limit / 4);
+  }
+  return std::max(interval, milliseconds(10));
+}
+
+absl::Status SlowWriter(const char* where, const char* setting, milliseconds limit) {
+  return Error(Reason::kSlowWriter,
+               StrCat("the client sent nothing for ", Seconds(limit), " seconds ", where,
+                      "; the server waits no longer (", setting, ")"))
+      .Meta("limit_seconds", Seconds(limit));
+}
+
+// Why a stream with such waits must end; OK when it may go on.
+absl::Status Judge(const ClientWaits& waits, const StallLimits& limits,
+                   ClientWaits::TimePoint now) {
+  if (limits.upload != kNever && waits.upload.has_value() && *waits.upload < now - limits.upload) {
+    return SlowWriter("in the middle of an upload", "--read_stall_timeout", limits.upload);
+  }
+  if (limits.idle != kNever && waits.next.has_value() && *waits.next < now - limits.idle) {
+    return SlowWriter("while the stream had nothing to do", "--idle_stream_timeout", limits.idle);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+WriteWatchdog::WriteWatchdog(const StallLimits& limits)
+    : limits_(limits), thread_([this] { Run(); }) {}
+
+WriteWatchdog::WriteWatchdog(milliseconds stall_limit)
+    : WriteWatchdog(StallLimits{.write = stall_limit}) {}
 
 WriteWatchdog::~WriteWatchdog() {
   {
@@ -17,12 +60,17 @@ WriteWatchdog::~WriteWatchdog() {
   thread_.join();
 }
 
-void WriteWatchdog::SetStallLimit(std::chrono::milliseconds limit) {
+void WriteWatchdog::SetLimits(const StallLimits& limits) {
   {
     std::lock_guard lock(mutex_);
-    stall_limit_ = limit;
+    limits_ = limits;
   }
-  stop_.notify_all();  // the thread looks as often as the limit demands
+  stop_.notify_all();  // the thread looks as often as the limits demand
+}
+
+StallLimits WriteWatchdog::limits() const {
+  std::lock_guard lock(mutex_);
+  return limits_;
 }
 
 void WriteWatchdog::Add(WatchedStream* stream) {
@@ -58,23 +106,32 @@ void WriteWatchdog::End(const std::vector<WatchedStream*>& streams,
   }
 }
 
+void WriteWatchdog::EndStalled(std::unique_lock<std::mutex>* lock) {
+  const auto now = std::chrono::steady_clock::now();
+  std::vector<WatchedStream*> slow_readers;
+  std::vector<std::pair<WatchedStream*, absl::Status>> slow_writers;
+  for (WatchedStream* stream : streams_) {
+    if (limits_.write != kNever && stream->WriteStalledSince(now - limits_.write)) {
+      slow_readers.push_back(stream);
+      continue;
+    }
+    absl::Status why = Judge(stream->WaitsForClient(), limits_, now);
+    if (!why.ok()) slow_writers.emplace_back(stream, std::move(why));
+  }
+  End(slow_readers, lock, [](WatchedStream* stream) { stream->CutSlowReader(); });
+  for (const auto& [stream, why] : slow_writers) {
+    End({stream}, lock, [&why = why](WatchedStream* ended) { ended->EndCall(why); });
+  }
+}
+
 void WriteWatchdog::Run() {
-  using std::chrono::milliseconds;
   std::unique_lock lock(mutex_);
   const auto wait = [&] {
-    const milliseconds limit = stall_limit_;
-    const auto interval = std::clamp(limit / 4, milliseconds(10), milliseconds(1000));
-    stop_.wait_for(lock, interval, [&] { return stopped_ || stall_limit_ != limit; });
+    const StallLimits limits = limits_;
+    stop_.wait_for(lock, LookInterval(limits), [&] { return stopped_ || limits_ != limits; });
     return !stopped_;
   };
-  while (wait()) {
-    const auto limit = std::chrono::steady_clock::now() - stall_limit_;
-    std::vector<WatchedStream*> stalled;
-    for (WatchedStream* stream : streams_) {
-      if (stream->WriteStalledSince(limit)) stalled.push_back(stream);
-    }
-    End(stalled, &lock, [](WatchedStream* stream) { stream->CutSlowReader(); });
-  }
+  while (wait()) EndStalled(&lock);
 }
 
 }  // namespace tenon::server

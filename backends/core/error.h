@@ -68,6 +68,7 @@ namespace tenon {
   X(kNoDevice, "NO_DEVICE", kUnavailable)                                    \
   X(kDeviceFault, "DEVICE_FAULT", kUnavailable)                              \
   X(kSlowReader, "SLOW_READER", kAborted)                                    \
+  X(kSlowWriter, "SLOW_WRITER", kAborted)                                    \
   X(kFingerprintMismatch, "FINGERPRINT_MISMATCH", kFailedPrecondition)       \
   X(kNotFound, "NOT_FOUND", kNotFound)                                       \
   X(kAlreadyExists, "ALREADY_EXISTS", kAlreadyExists)                        \

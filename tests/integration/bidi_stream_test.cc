@@ -88,6 +88,16 @@ TEST_F(BidiStreamTest, FailureOvertakesWhatIsQueued) {
   EXPECT_LE(messages, service_.produced_at_failure());
 }
 
+// As when a call is cancelled while one thread makes a frame and another one has the next.
+TEST_F(BidiStreamTest, WhatIsSentWhileItFailsIsDropped) {
+  Start(TestConfig());
+  RawCall call(channel_, "/test/fail_while_producing");
+  ASSERT_TRUE(call.Write("x"));
+  EXPECT_EQ(call.Read(), std::nullopt);
+  EXPECT_EQ(ReasonOf(call.Finish()), "BAD_PATH");
+  EXPECT_THAT(service_.WaitForEnds(1), ElementsAre("BAD_PATH"));
+}
+
 TEST_F(BidiStreamTest, CancellationReachesTheToken) {
   Start(TestConfig());
   RawCall call(channel_, "/test/wait");
@@ -135,6 +145,42 @@ TEST_F(BidiStreamTest, AnAnswerThatNobodyReadsEndsAsSlowReader) {
   while (flood.Read().has_value()) {
   }
   EXPECT_EQ(flood.Finish().error_code(), grpc::StatusCode::ABORTED);
+}
+
+TEST_F(BidiStreamTest, AClientThatStopsInAnUploadIsCut) {
+  server::Config config = TestConfig();
+  config.read_stall_timeout = absl::Milliseconds(100);
+  Start(config);
+  RawCall idle(channel_, "/test/idle");
+  ASSERT_TRUE(idle.Write("x"));
+  RawCall upload(channel_, "/test/upload");
+  ASSERT_TRUE(upload.Write("x"));
+  EXPECT_THAT(service_.WaitForEnds(1), ElementsAre("SLOW_WRITER"));
+  EXPECT_EQ(upload.Read(), "x");
+  EXPECT_EQ(upload.Read(), std::nullopt);
+  const grpc::Status status = upload.Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::ABORTED);
+  EXPECT_EQ(ReasonOf(status), "SLOW_WRITER");
+  EXPECT_EQ(idle.Read(), "x");
+  ASSERT_TRUE(idle.Write("y"));  // it may stand idle for longer
+  EXPECT_EQ(idle.Read(), "y");
+}
+
+TEST_F(BidiStreamTest, AStreamThatStandsIdleIsCut) {
+  server::Config config = TestConfig();
+  config.idle_stream_timeout = absl::Milliseconds(100);
+  Start(config);
+  RawCall echo(channel_, "/test/echo"), busy(channel_, "/test/busy"),
+      silent(channel_, "/test/idle");
+  for (RawCall* call : {&echo, &busy}) ASSERT_TRUE(call->Write("x"));  // both wait for no client
+  EXPECT_THAT(service_.WaitForEnds(1), ElementsAre("SLOW_WRITER"));    // not even a header came
+  EXPECT_EQ(ReasonOf(silent.Finish()), "SLOW_WRITER");
+  RawCall idle(channel_, "/test/idle");
+  ASSERT_TRUE(idle.Write("x"));
+  EXPECT_THAT(service_.WaitForEnds(2), ElementsAre("SLOW_WRITER", "SLOW_WRITER"));
+  EXPECT_EQ(idle.Read(), "x");
+  EXPECT_EQ(ReasonOf(idle.Finish()), "SLOW_WRITER");
+  for (RawCall* call : {&echo, &busy}) EXPECT_EQ(call->Read(), "x");
 }
 
 TEST_F(BidiStreamTest, AReaderThatKeepsUpIsNotCut) {

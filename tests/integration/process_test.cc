@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -116,6 +117,20 @@ TEST(Process, ASignalDuringTheStartEndsItCleanly) {
   tenond.Signal(SIGINT);
   EXPECT_THAT(tenond.Rest(), HasSubstr(" stopped "));
   EXPECT_EQ(tenond.ExitCode(), 0);
+}
+
+// The file for the ports is a pipe that nobody reads: the start hangs, as on storage that is gone.
+TEST(Process, ASignalEndsAStartThatHangs) {
+  const std::string pipe = ::testing::TempDir() + "ports." + std::to_string(getpid());
+  unlink(pipe.c_str());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  Tenond tenond(With({"--port_file=" + pipe}));
+  ASSERT_NE(tenond.LineWith(" ready "), "");
+  tenond.Signal(SIGHUP);  // there is nothing to be read anew
+  ASSERT_NE(tenond.LineWith("starting=true"), "");
+  tenond.Signal(SIGTERM);
+  EXPECT_EQ(tenond.ExitCode(), 0);
+  unlink(pipe.c_str());
 }
 
 TEST(Process, ASecondSigtermSkipsTheDelays) {

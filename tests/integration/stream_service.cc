@@ -34,7 +34,7 @@ namespace {
 
 using server::Method;
 
-class Stream final : public server::BidiStream<Frame, Frame> {
+class Stream final : public server::BidiStream<Frame, Frame, server::PlainFrame> {
  public:
   Stream(grpc::GenericCallbackServerContext* context, server::ServerState* state,
          StreamService* service)
@@ -60,6 +60,14 @@ class Stream final : public server::BidiStream<Frame, Frame> {
         return Flood(out);
       });
     }
+    if (kind_ == "/test/fail_while_producing") {
+      Send([this](Frame* out) {
+        Fail(Error(Reason::kBadPath, "as asked"));
+        Send(Flood);  // by who has not heard of it
+        return Flood(out);
+      });
+      return;
+    }
     if (kind_ == "/test/chunk") return Answer("parsed");
     if (finish) {
       Finish();
@@ -71,8 +79,11 @@ class Stream final : public server::BidiStream<Frame, Frame> {
       return;
     }
     SendFrame(frame);
-    if (kind_ == "/test/echo") ReadNext();
+    if (kind_ == "/test/echo") ReadNext(Awaits::kNothing);
+    if (kind_ == "/test/upload") ReadNext(Awaits::kUpload);
+    if (kind_ == "/test/idle" || kind_ == "/test/busy") ReadNext(Awaits::kNext);
   }
+  bool Busy() override { return kind_ == "/test/busy"; }
   std::span<const int> chunk_fields() const override {
     static constexpr int kFields[] = {2};
     if (kind_ == "/test/chunk") return kFields;
@@ -86,8 +97,8 @@ class Stream final : public server::BidiStream<Frame, Frame> {
   void Answer(const std::string& text) {
     Frame answer;
     answer.bytes = ToByteBuffer(text);
-    SendFrame(std::move(answer));
-    ReadNext();
+    SendFrame(answer);
+    ReadNext(Awaits::kNothing);
   }
   void OnHalfClose() override { Finish(); }
   void OnEnd() override {

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Mixed work on a tenond for minutes; fails when memory, files or threads keep growing.
 
-Contractions of many sizes, measurements, uploads, cancelled calls and refused ones run at the same
-time. After the warm-up the resident memory must not rise: its slope is estimated by Theil-Sen (the
+Contractions of many sizes, in one set and in many, plans and estimates, measurements of data sets
+that are sent or kept, uploads, jobs, cancelled calls, slow readers and refused requests run at the
+same time. After the warm-up the resident memory must not rise: its slope is estimated by Theil-Sen (the
 median of the slopes between all pairs of samples, which single peaks do not move), that by least
 squares is printed beside it. The script stands on generated stubs alone.
 """
@@ -46,6 +47,7 @@ class Work:
         self.contraction = stubs.contraction_pb2_grpc.ContractionServiceStub(self.channel)
         self.measurement = stubs.measurement_pb2_grpc.MeasurementServiceStub(self.channel)
         self.datasets = stubs.dataset_pb2_grpc.DatasetServiceStub(self.channel)
+        self.jobs = stubs.job_pb2_grpc.JobServiceStub(self.channel)
         self.hd = self.numbers.standard_normal((200, 10))
 
     def spec(self, array):
@@ -88,12 +90,70 @@ class Work:
         data = b"".join(f.chunk.data for f in self.contract(frames) if f.HasField("chunk"))
         assert np.allclose(np.frombuffer(data, np.float32).reshape(n, n), a @ b, atol=1e-2)
 
+    def many_sets(self):
+        a = self.numbers.standard_normal((9, 9))
+        sets = self.random.choice([1, 5, 40])
+        request = self.pb.contraction_pb2.ContractRequest
+        header = self.header("ab,bc->ac", [a, a], False)
+        for operand in header.header.einsum.operands:
+            operand.varying = True
+        frames = [header]
+        for index in range(sets):
+            for operand in range(2):
+                frames.append(request(chunk=self.pb.tensor_pb2.TensorChunk(
+                    set=index, operand=operand, data=a.tobytes())))
+        results = [f.result for f in self.contract(frames) if f.HasField("result")]
+        assert len(results) == sets
+        for result in results:
+            assert np.allclose(np.frombuffer(result.inline_data).reshape(9, 9), a @ a)
+
+    def ring(self):
+        """One of a few rings of matrices: what is kept for them is complete after a while."""
+        length = self.random.randrange(5, 25)
+        names = [f"i{k}" for k in range(length)]
+        pb = self.pb.plan_pb2
+        return pb.Network(
+            operands=[pb.Operand(indices=[names[k], names[(k + 1) % length]])
+                      for k in range(length)],
+            index_sizes={name: 2 + k % 3 for k, name in enumerate(names)})
+
+    def plan(self):
+        pb = self.pb.contraction_pb2
+        search = self.pb.plan_pb2.SearchOptions(max_trials=16, seed=self.random.randrange(5))
+        request = pb.PlanContractionRequest(network=self.ring(), search=search)
+        frames = list(self.contraction.PlanContraction(request, timeout=60))
+        assert frames[-1].HasField("plan")
+
+    def estimate(self):
+        pb = self.pb.contraction_pb2
+        answer = self.contraction.Estimate(
+            pb.EstimateRequest(header=pb.ContractHeader(network=self.ring())), timeout=60)
+        assert answer.planned_peak_bytes > 0
+
     def measure(self):
+        self.measure_by(dataset_input=self.measurement_input())
+
+    def measure_kept(self):
+        pb = self.pb.dataset_pb2
+        frames = [pb.CreateDatasetRequest(header=pb.CreateDatasetHeader(spec=self.spec(self.hd))),
+                  *self.chunks(pb.CreateDatasetRequest, "chunk", self.hd)]
+        kept = self.datasets.CreateDataset(iter(frames), timeout=60).dataset
+        self.measure_by(dataset_handle=kept.name)
+        if self.random.random() < 0.2:  # the rest is for others, or for the store's limits
+            try:
+                self.datasets.DeleteDataset(pb.DeleteDatasetRequest(name=kept.name), timeout=60)
+            except grpc.RpcError as error:
+                assert error.code() == grpc.StatusCode.FAILED_PRECONDITION, error
+
+    def measurement_input(self):
+        return self.pb.measurement_pb2.DatasetInput(spec=self.spec(self.hd),
+                                                    inline_data=self.hd.tobytes())
+
+    def measure_by(self, **data):
         pb = self.pb.measurement_pb2
-        specs = [self.pb.measure_spec_pb2.MeasureSpec(id="stress")]
-        data = pb.DatasetInput(spec=self.spec(self.hd), inline_data=self.hd.tobytes())
+        specs = [self.pb.measure_spec_pb2.MeasureSpec(id=name) for name in ("stress", "tnc")]
         frames = [pb.MeasureRequest(header=pb.MeasureHeader(
-            specs=specs, dataset_input=data, client_stream=pb.ClientStreamSource()))]
+            specs=specs, client_stream=pb.ClientStreamSource(), **data))]
         for index in range(3):
             flat = self.numbers.standard_normal((200, 2))
             frames.append(pb.MeasureRequest(projection=pb.Projection(
@@ -123,6 +183,42 @@ class Work:
         except grpc.RpcError as error:
             assert error.code() == grpc.StatusCode.CANCELLED, error
 
+    def slow_reader(self):
+        n = 1200
+        a = np.ones((n, 1), np.float32)
+        request = self.pb.contraction_pb2.ContractRequest
+        frames = [self.header("ab,cb->ac", [a, a], False),
+                  *self.chunks(request, "chunk", a, 0), *self.chunks(request, "chunk", a, 1)]
+        call = self.contraction.Contract(iter(frames), timeout=60)
+        for frame in call:
+            time.sleep(0.05)
+            if frame.HasField("chunk"):
+                assert set(np.frombuffer(frame.chunk.data, np.float32)) == {1.0}
+
+    def job(self):
+        pb = self.pb.job_pb2
+        a = self.numbers.standard_normal((4, 60, 60))
+        plan = self.pb.plan_pb2
+        spec = plan.Operand(spec=self.spec(a))
+        header = self.pb.contraction_pb2.ContractHeader(
+            einsum=plan.Einsum(subscripts="sij,sjk->ik", operands=[spec, spec]),
+            path=plan.ExplicitPlan(sliced_indices=["s"], path=plan.ContractionPath(
+                format=plan.PATH_FORMAT_SSA, steps=[plan.PathStep(operands=[0, 1])])))
+        frames = [pb.SubmitContractionRequest(header=pb.SubmitContractionHeader(
+            contraction=header))]
+        for operand in range(2):
+            frames += self.chunks(pb.SubmitContractionRequest, "chunk", a, operand)
+        name = self.jobs.SubmitContraction(iter(frames), timeout=60).job.name
+        last = None
+        for frame in self.jobs.WatchJob(pb.WatchJobRequest(name=name), timeout=60):
+            last = frame.job if frame.HasField("job") else last
+        assert last.state == pb.JOB_STATE_SUCCEEDED, last
+        data = b"".join(f.chunk.data for f in self.jobs.ReadResult(
+            pb.ReadResultRequest(name=name), timeout=60) if f.HasField("chunk"))
+        expected = np.einsum("sij,sjk->ik", a, a)
+        assert np.allclose(np.frombuffer(data).reshape(60, 60), expected)
+        self.jobs.DeleteJob(pb.DeleteJobRequest(name=name), timeout=60)
+
     def refused(self):
         a = np.ones((3, 3))
         bad = self.random.choice([
@@ -137,8 +233,9 @@ class Work:
             return
         raise AssertionError("a bad request was answered")
 
-    KINDS = [(small_contraction, 40), (large_contraction, 8), (measure, 8), (upload, 4),
-             (cancel, 2), (refused, 8)]
+    KINDS = [(small_contraction, 40), (large_contraction, 8), (many_sets, 8), (plan, 4),
+             (estimate, 4), (measure, 6), (measure_kept, 4), (upload, 4), (job, 4), (cancel, 2),
+             (slow_reader, 1), (refused, 8)]
 
 
 def reason_of(stubs, error):
@@ -242,7 +339,8 @@ def main():
         stubs_folder.mkdir()
         stubs = generate_stubs(stubs_folder)
         tenond = Tenond(pathlib.Path(arguments.build) / "server" / "tenond", folder,
-                        "--memory_budget=1GiB", "--log_level=warning")
+                        "--memory_budget=1GiB", "--log_level=warning",
+                        f"--state_dir={pathlib.Path(folder) / 'state'}")
         tenond.wait_until_ready(stubs)
         start = time.monotonic()
         counts, failures, samples = Counter(), [], []

@@ -29,6 +29,12 @@ class FakeStream : public WatchedStream {
     ended_with = GetErrorDetails(why).reason;
     if (on_cut) on_cut();
   }
+  ClientWaits WaitsForClient() override {
+    asked.fetch_add(1);
+    return waits;
+  }
+  ClientWaits waits;
+  std::atomic<int> asked{0};
   std::optional<Reason> ended_with;
   std::chrono::steady_clock::time_point began = std::chrono::steady_clock::time_point::max();
   std::function<void()> on_cut;
@@ -96,12 +102,38 @@ TEST(WriteWatchdog, EndsAllStreamsThatAreLeft) {
   EXPECT_EQ(gone.ended_with, std::nullopt);
 }
 
+TEST(WriteWatchdog, EndsStreamsWhoseClientSendsNothing) {
+  const auto long_ago = std::chrono::steady_clock::now() - std::chrono::hours(1);
+  for (const bool in_upload : {true, false}) {
+    FakeStream waits, moves, other;
+    (in_upload ? waits.waits.upload : waits.waits.next) = long_ago;
+    (in_upload ? other.waits.next : other.waits.upload) = long_ago;  // has no limit
+    moves.waits.upload = moves.waits.next =
+        std::chrono::steady_clock::now() + std::chrono::hours(1);
+    std::promise<void> ended;
+    waits.on_cut = [&] {
+      waits.waits = {};
+      ended.set_value();
+    };
+    StallLimits limits;
+    (in_upload ? limits.upload : limits.idle) = kLimit;
+    WriteWatchdog watchdog(limits);
+    for (FakeStream* stream : {&other, &moves, &waits}) watchdog.Add(stream);
+    ended.get_future().wait();
+    for (FakeStream* stream : {&other, &moves, &waits}) watchdog.Remove(stream);
+    EXPECT_EQ(waits.ended_with, Reason::kSlowWriter);
+    EXPECT_EQ(moves.ended_with, std::nullopt);
+    EXPECT_EQ(other.ended_with, std::nullopt);
+    EXPECT_GT(other.asked, 0);
+  }
+}
+
 TEST(WriteWatchdog, TheLimitMayChange) {
   FakeStream stalled;
   stalled.began = std::chrono::steady_clock::now() - std::chrono::minutes(1);
   WriteWatchdog watchdog(std::chrono::hours(1));
   watchdog.Add(&stalled);
-  watchdog.SetStallLimit(kLimit);
+  watchdog.SetLimits({.write = kLimit});
   stalled.cut.get_future().wait();
   watchdog.Remove(&stalled);
 }
