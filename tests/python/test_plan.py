@@ -269,6 +269,22 @@ def test_errors_of_a_plan_file_name_it(tenon, small_plan, tmp_path):
     assert str(tmp_path / "altered.json") in small_plan.run(lambda p: p.pop("schema"), 2)
 
 
+def test_errors_of_a_plan_file_say_it_once(tenon, small_plan, tmp_path):
+    error = small_plan.run(scaled("costs", "flops"), 2)
+    assert error.count("the plan tells flops") == 1, error
+    (tmp_path / "plan.json").write_text('{"schema": "tenon-plan"\n"version": 1}')
+    error = tenon("contract", NETWORKS / "ml_bilinear.json", "--plan", tmp_path / "plan.json",
+                  code=2)
+    assert "line 2, column 9" in error and "expected '}'" in error
+    assert "exception" not in error and "101" not in error, error
+
+
+def test_plans_and_networks_are_told_apart(tenon, small_plan, tmp_path):
+    file = NETWORKS / "qaoa_reg3_n60_p4_zz.json"
+    assert "this is a network" in tenon("contract", file, "--plan", file, code=2)
+    assert "this is a plan" in tenon("plan", tmp_path / "plan.json", code=2)
+
+
 def test_peaks_that_no_machine_has_are_told_as_such(tenon):
     square = ("--shape", f"{2**28},{2**28}")
     assert "more than 1000 TiB" in tenon("plan", "ab,bc->ac", *square, *square)
