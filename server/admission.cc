@@ -1,9 +1,11 @@
 #include "server/admission.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "backends/core/error.h"
+#include "backends/core/figure.h"
 
 namespace tenon::server {
 namespace {
@@ -39,10 +41,13 @@ absl::Status MemoryBudget::CheckFits(int64_t bytes) const {
     return Error(Reason::kInternal, StrCat(bytes, " bytes are planned, fewer than none"));
   const int64_t limit = limit_bytes_;
   if (bytes <= limit) return absl::OkStatus();
-  return Error(Reason::kExceedsServerLimit,
-               StrCat("the request plans ", bytes, " bytes; this server has ", limit))
-      .Meta("planned_peak_bytes", bytes)
-      .Meta("limit_bytes", limit);
+  Error error =
+      Error(Reason::kExceedsServerLimit, StrCat("the request plans ", PlannedBytesText(bytes),
+                                                "; this server has ", limit, " bytes"))
+          .Meta("planned_peak_bytes", bytes)
+          .Meta("limit_bytes", limit);
+  if (bytes < kMostPlannedBytes) return error;
+  return std::move(error).Meta("planned_peak_is_lower_bound", "true");
 }
 
 absl::Status MemoryBudget::Overloaded(int64_t bytes, int64_t free, std::string_view why) const {

@@ -4,9 +4,10 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
 #include "backends/core/error.h"
+#include "backends/core/figure.h"
+#include "backends/schedule/peak_refusal.h"
 #include "server/contraction_checks.h"
 #include "server/contraction_options.h"
 #include "server/contraction_report.h"
@@ -18,7 +19,6 @@ namespace {
 constexpr size_t kMaxRequestIdBytes = 128;
 // What an allocation costs beyond its bytes: rounding to cache lines and the allocator's own.
 constexpr int64_t kAllocationBytes = 128;
-constexpr int64_t kHugeBytes = int64_t{1} << 50;
 
 // Reads one header into one call, part by part.
 class HeaderDecoder {
@@ -427,9 +427,9 @@ int64_t InPlaceBytes(const ContractCall& call) {
   int64_t bytes = 0;
   for (const OperandSource& operand : call.operands) {
     if (!IsInPlace(operand, dtype)) continue;
-    if (__builtin_add_overflow(bytes, operand.shared->size_bytes, &bytes)) return kHugeBytes;
+    if (__builtin_add_overflow(bytes, operand.shared->size_bytes, &bytes)) return kMostPlannedBytes;
   }
-  return std::min(bytes, kHugeBytes);
+  return std::min(bytes, kMostPlannedBytes);
 }
 
 int64_t InPlaceResultBytes(const ContractCall& call, const schedule::ContractionJob& job) {
@@ -450,46 +450,32 @@ int64_t StagingBytes(const ContractCall& call, const schedule::ContractionJob& j
     const bool converted = operand.spec.dtype != job.dtype();
     const int extra = (operand.varying ? kInputBuffers : 1) - (converted ? 0 : 1);
     const __int128 copies = extra * (operand.varying ? sets : 1);
-    staging += copies * CheckedByteCount(operand.spec).value_or(kHugeBytes);
+    staging += copies * CheckedByteCount(operand.spec).value_or(kMostPlannedBytes);
   }
   const TensorSpec result = ResultSpec(call, job);
   const int results = (varies ? kResultBuffers : 1) - (call.result_dtype == job.dtype() ? 1 : 0);
-  staging += results * sets * CheckedByteCount(result).value_or(kHugeBytes);
-  return static_cast<int64_t>(std::min<__int128>(staging, kHugeBytes));
+  staging += results * sets * CheckedByteCount(result).value_or(kMostPlannedBytes);
+  return static_cast<int64_t>(std::min<__int128>(staging, kMostPlannedBytes));
 }
 
 namespace {
 
 // The refusal of a plan that left no room for the staging, with figures that include it. The budget
 // is that of the call, whatever the engine was given.
-absl::Status AddStaging(const absl::Status& status, const ContractCall& call, int64_t staging) {
-  ErrorDetails details = GetErrorDetails(status);
-  if (details.reason != Reason::kExceedsMemoryBudget) return status;
-  for (auto& [key, value] : details.metadata) {
-    int64_t bytes = 0;
-    if (absl::SimpleAtoi(value, &bytes)) value = StrCat(bytes + staging);
-  }
-  details.metadata["memory_budget_bytes"] = StrCat(call.memory_budget_bytes);
-  Error error(details.reason,
-              StrCat("with ", staging,
-                     " bytes of staging buffers the planned peak "
-                     "of ",
-                     details.metadata["planned_peak_bytes"], " bytes exceeds the budget of ",
-                     details.metadata["memory_budget_bytes"], " bytes"));
-  for (const auto& [key, value] : details.metadata) std::move(error).Meta(key, value);
-  return std::move(error).Field("execution.memory_budget_bytes").Meta("staging_bytes", staging);
+absl::Status AddStaging(const absl::Status& refusal, const ContractCall& call, int64_t staging) {
+  const std::optional<int64_t> peak = schedule::RefusedPeak(refusal);
+  if (!peak.has_value()) return refusal;
+  return schedule::PeakRefusal(*peak + staging, call.memory_budget_bytes, staging);
 }
 
-// A refusal's figures with the staging. It is that of the program which the smallest budget allows.
+// A refusal's figures with the staging. It is that of the program which a budget of the peak
+// allows.
 absl::Status AddStagingOf(const absl::Status& refusal, const ContractCall& call,
                           schedule::ContractionRequest request, const CancelToken* cancel,
                           schedule::ProgramCache* cache) {
-  const ErrorDetails details = GetErrorDetails(refusal);
-  const auto smallest = details.metadata.find("smallest_budget_bytes");
-  if (smallest == details.metadata.end() ||
-      !absl::SimpleAtoi(smallest->second, &request.memory_budget_bytes)) {
-    return refusal;
-  }
+  const std::optional<int64_t> peak = schedule::RefusedPeak(refusal);
+  if (!peak.has_value()) return refusal;
+  request.memory_budget_bytes = *peak;
   const auto job = schedule::ContractionJob::Prepare(request, call.providers, cancel, cache);
   return job.ok() ? AddStaging(refusal, call, StagingBytes(call, **job)) : refusal;
 }

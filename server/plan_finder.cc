@@ -8,13 +8,13 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "backends/contraction/path.h"
 #include "backends/core/cpu_share.h"
 #include "backends/core/error.h"
 #include "backends/planner/leaf_order.h"
 #include "backends/planner/time_model.h"
 #include "backends/schedule/compute_type.h"
+#include "backends/schedule/peak_refusal.h"
 #include "google/protobuf/util/time_util.h"
 #include "server/version.h"
 
@@ -261,13 +261,11 @@ class PlanFinder::Finder {
     ContractCall planned = CallWith(plan);
     const auto job = PrepareCall(planned, cancel_, &state_.programs);
     if (job.ok()) return (*job)->plan().Total() + StagingBytes(planned, **job);
-    const ErrorDetails details = GetErrorDetails(job.status());
-    if (details.reason == Reason::kOverflow) return INT64_MAX;  // more slices than can be counted
-    int64_t smallest = 0;
-    for (const auto& [key, value] : details.metadata) {
-      if (key == "smallest_budget_bytes" && absl::SimpleAtoi(value, &smallest)) return smallest;
-    }
-    return job.status();
+    // More slices than can be counted.
+    if (GetErrorDetails(job.status()).reason == Reason::kOverflow) return INT64_MAX;
+    const std::optional<int64_t> peak = schedule::RefusedPeak(job.status());
+    if (!peak.has_value()) return job.status();
+    return *peak;
   }
 
   ContractCall CallWith(const Plan& plan) const {

@@ -125,7 +125,12 @@ absl::Status PrefixMessage(const absl::Status& status, std::string_view prefix) 
   const std::string message = StrCat(prefix, status.message());
   if (!status.GetPayload(ToAbsl(kPayloadUrl)).has_value())
     return absl::Status(status.code(), message);
-  return Rebuild(message, GetErrorDetails(status), "");
+  ErrorDetails details = GetErrorDetails(status);
+  for (auto& [path, description] : details.fields) {
+    // It says the same, so it goes on to do so.
+    if (description == ToStd(status.message())) description.clear();
+  }
+  return Rebuild(message, details, "");
 }
 
 }  // namespace tenon

@@ -132,7 +132,8 @@ ErrorDetails GetErrorDetails(const absl::Status& status);
 // The same error with `prefix` put before each of its field paths ("header.network." + path).
 absl::Status PrefixFields(const absl::Status& status, std::string_view prefix);
 
-// The same error with `prefix` put before its message.
+// The same error with `prefix` put before its message, and before what its fields say where that is
+// the message.
 absl::Status PrefixMessage(const absl::Status& status, std::string_view prefix);
 
 #define TENON_RETURN_IF_ERROR(expression)          \

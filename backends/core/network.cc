@@ -44,6 +44,9 @@ absl::Status ReadArrayRule(const Json& file, NetworkFile* result) {
 
 absl::StatusOr<NetworkFile> ReadNetworkObject(const Json& file) {
   NetworkFile result;
+  if (Find(file, "inputs") == nullptr && Find(file, "schema") != nullptr) {
+    return BadValue(Reason::kBadExpression, "inputs", "is missing; this is a plan, not a network");
+  }
   if (const Json* name = Find(file, "name"); name != nullptr) {
     TENON_ASSIGN_OR_RETURN(result.name,
                            network_json::ReadString(*name, Reason::kBadExpression, "name"));

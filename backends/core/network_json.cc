@@ -3,6 +3,8 @@
 #include <limits>
 #include <new>
 
+#include "backends/core/json_error.h"
+
 namespace tenon::network_json {
 namespace {
 
@@ -11,12 +13,17 @@ constexpr size_t kMaxJsonBytes = size_t{16} << 20;
 // The deepest value of a network is a number in a step of a path; the rest is room for other keys.
 constexpr int kMaxDepth = 32;
 
+// An error about the text as a whole.
+Error BadText(Reason reason, const std::string& what) {
+  return Error(reason, StrCat("the JSON text ", what)).Field("json");
+}
+
 }  // namespace
 
 absl::Status ReadObject(std::string_view text, Reason reason, std::string_view what,
                         const std::function<absl::Status(const Json&)>& read) {
   if (text.size() > kMaxJsonBytes) {
-    return BadValue(reason, "json", StrCat("is over ", kMaxJsonBytes, " bytes"))
+    return BadText(reason, StrCat("is over ", kMaxJsonBytes, " bytes"))
         .Meta("bytes", text.size())
         .Meta("limit_bytes", kMaxJsonBytes);
   }
@@ -27,11 +34,11 @@ absl::Status ReadObject(std::string_view text, Reason reason, std::string_view w
       return !too_deep;
     };
     const Json file = Json::parse(text.begin(), text.end(), keep);
-    if (too_deep) return BadValue(reason, "json", StrCat("nests deeper than ", kMaxDepth));
-    if (!file.is_object()) return BadValue(reason, "json", "is not a JSON object");
+    if (too_deep) return BadText(reason, StrCat("nests deeper than ", kMaxDepth, " levels"));
+    if (!file.is_object()) return BadText(reason, "is not an object");
     return read(file);
   } catch (const Json::exception& error) {
-    return BadValue(reason, "json", StrCat("is malformed: ", error.what()));
+    return BadText(reason, StrCat("is malformed: ", JsonErrorText(error.what())));
   } catch (const std::bad_alloc&) {
     return Error(Reason::kExceedsMemoryBudget, StrCat("there is no memory left to read ", what));
   }

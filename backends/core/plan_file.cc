@@ -7,6 +7,7 @@
 
 #include "backends/core/error.h"
 #include "backends/core/figure.h"
+#include "backends/core/json_error.h"
 #include "backends/core/network_json.h"
 
 namespace tenon {
@@ -308,6 +309,11 @@ absl::Status ReadPlan(const Json& file, PlanFile* plan) {
   const ObjectReader reader(file, "");
   std::string schema;
   TENON_RETURN_IF_ERROR(reader.Text("schema", &schema));
+  if (Find(file, "schema") == nullptr) {
+    const bool is_network = Find(file, "inputs") != nullptr;
+    return Bad("schema", is_network ? "is missing; this is a network, not a plan"
+                                    : StrCat("is missing; a plan has '", kSchema, "' there"));
+  }
   const bool is_arctn = schema == kArctnSchema;
   if (!is_arctn && schema != kSchema) {
     return Bad("schema", StrCat("is '", schema, "', not '", kSchema, "' or '", kArctnSchema, "'"));
@@ -423,8 +429,9 @@ absl::StatusOr<std::string> FormatPlanFile(const PlanFile& plan) {
   try {
     return Write(plan);
   } catch (const Json::exception& error) {
-    return BadValue(Reason::kBadExpression, "network",
-                    StrCat("or another text of the plan is not UTF-8: ", error.what()));
+    return BadValue(
+        Reason::kBadExpression, "network",
+        StrCat("or another text of the plan is not UTF-8: ", JsonErrorText(error.what())));
   } catch (const std::bad_alloc&) {
     return Error(Reason::kExceedsMemoryBudget, "there is no memory left to write the plan");
   }

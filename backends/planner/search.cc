@@ -553,11 +553,11 @@ absl::Status Searcher::NoPlan() const {
         .Field("target_size")
         .Meta("target_elements", FigureText(largest_));
   }
-  const bool known = smallest_bytes_ < kMostBytes;
+  const bool known = smallest_bytes_ < kMostPlannedBytes;
   Error error = Error(Reason::kExceedsMemoryBudget,
                       StrCat("no plan that was found has a peak within the budget of ",
                              *options_.memory_bytes, " bytes",
-                             known ? StrCat("; ", smallest_bytes_, " are enough") : ""))
+                             known ? StrCat("; ", smallest_bytes_, " bytes are enough") : ""))
                     .Field("memory_bytes")
                     .Meta("memory_budget_bytes", *options_.memory_bytes);
   if (!known) return error;

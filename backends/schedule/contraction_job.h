@@ -119,10 +119,10 @@ class ContractionJob {
   // "execution.providers", "execution.memory_budget_bytes", "execution.slice_groups",
   // "result.dtype".
   //
-  // Besides the errors of the engine's checks: EXCEEDS_MEMORY_BUDGET (metadata planned_peak_bytes,
-  // memory_budget_bytes, smallest_budget_bytes) when one worker does not fit and slicing does not
-  // help; UNREACHABLE_TARGET when no slicing reaches target_elements; BAD_SLICE for a range of
-  // groups that is no node of the tree; UNSUPPORTED_DTYPE, UNSUPPORTED_BY_PROVIDER.
+  // Besides the errors of the engine's checks: EXCEEDS_MEMORY_BUDGET (that of PeakRefusal) when one
+  // worker does not fit and slicing does not help; UNREACHABLE_TARGET when no slicing reaches
+  // target_elements; BAD_SLICE for a range of groups that is no node of the tree;
+  // UNSUPPORTED_DTYPE, UNSUPPORTED_BY_PROVIDER.
   //
   // With a cache, which outlives the call, an equal request with the same providers is found there
   // instead; only what can be prepared is stored.

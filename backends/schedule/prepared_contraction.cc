@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "backends/core/error.h"
+#include "backends/core/figure.h"
 #include "backends/schedule/compute_type.h"
 #include "backends/schedule/ordered_sum.h"
+#include "backends/schedule/peak_refusal.h"
 #include "backends/schedule/set_stack.h"
 
 namespace tenon::schedule {
@@ -20,12 +22,9 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Larger than any machine's memory, small enough that a few terms never overflow.
-constexpr int64_t kHugeBytes = int64_t{1} << 50;
-
-// count * size, or kHugeBytes when that is less.
+// count * size, or kMostPlannedBytes when that is less.
 int64_t CappedBytes(__int128 count, int64_t size) {
-  return static_cast<int64_t>(std::min<__int128>(count * size, kHugeBytes));
+  return static_cast<int64_t>(std::min<__int128>(count * size, kMostPlannedBytes));
 }
 
 std::vector<std::vector<int64_t>> Shapes(const std::vector<TensorSpec>& operands) {
@@ -205,18 +204,12 @@ void Preparation::ComputeMemoryPlan() {
 // Fewer workers until the plan meets the budget.
 absl::Status Preparation::FitBudget() {
   const int64_t budget =
-      request_.memory_budget_bytes > 0 ? request_.memory_budget_bytes : kHugeBytes;
+      request_.memory_budget_bytes > 0 ? request_.memory_budget_bytes : kMostPlannedBytes;
   for (int workers = out_.Workers(); out_.plan.Total() > budget && workers > 1; --workers) {
     DivideWorkers(workers - 1);
   }
   if (out_.plan.Total() <= budget) return absl::OkStatus();
-  return Error(Reason::kExceedsMemoryBudget,
-               StrCat("the planned peak of ", out_.plan.Total(), " bytes exceeds the budget of ",
-                      budget, " bytes"))
-      .Field("execution.memory_budget_bytes")
-      .Meta("planned_peak_bytes", out_.plan.Total())
-      .Meta("memory_budget_bytes", budget)
-      .Meta("smallest_budget_bytes", out_.plan.Total());
+  return PeakRefusal(out_.plan.Total(), budget);
 }
 
 // Gives up reuse between slices until one worker fits. When that does not help, or unless
@@ -322,11 +315,11 @@ int64_t PreparedContraction::ResultBytes() const {
 }
 
 int64_t PreparedContraction::StackBytes() const {
-  return SetStack::BytesNeeded(*program, varying, sets, kHugeBytes);
+  return SetStack::BytesNeeded(*program, varying, sets, kMostPlannedBytes);
 }
 
 int64_t PreparedContraction::PartialSumBytes() const {
-  return OrderedSum::BytesNeeded(*program, first_group, last_group, Window(), kHugeBytes);
+  return OrderedSum::BytesNeeded(*program, first_group, last_group, Window(), kMostPlannedBytes);
 }
 
 PreparedContraction::Group PreparedContraction::GroupAt(int64_t group) const {

@@ -61,6 +61,8 @@ TEST(CheckTest, Errors) {
             Reason::kShapeMismatch);
   EXPECT_EQ(GetErrorDetails(CheckResult(path, "odd", Vector({1})).status()).reason,
             Reason::kBadParameter);
+  EXPECT_EQ(CheckResult(path, "odd", Vector({1})).status().message().find("json.exception"),
+            std::string::npos);
   EXPECT_EQ(GetErrorDetails(CheckResult("/no/such", "net", Vector({1})).status()).reason,
             Reason::kNotFound);
   EXPECT_EQ(

@@ -28,7 +28,10 @@ TEST(TextTest, Quantities) {
   EXPECT_EQ(FormatBytes(4.0 * (1 << 30)), "4 GiB");
   EXPECT_EQ(FormatPlannedPeak(0), "unknown");
   EXPECT_EQ(FormatPlannedPeak(2048), "2 KiB");
-  EXPECT_EQ(FormatPlannedPeak(int64_t{1} << 50), "more than 1000 TiB");
+  EXPECT_EQ(FormatPlannedPeak(int64_t{1} << 50), "at least 1 PiB");
+  EXPECT_EQ(FormatBytes(1020 * 1024), "1020 KiB");
+  EXPECT_EQ(FormatCount(0, "slice"), "0 slices");
+  EXPECT_EQ(FormatCount(1, "slice"), "1 slice");
   EXPECT_EQ(FormatSeconds(12.5), "12.5 s");
   EXPECT_EQ(FormatSeconds(0.0456), "45.6 ms");
   EXPECT_EQ(FormatSeconds(7.8e-6), "7.8 us");

@@ -20,6 +20,19 @@ void ExpectBad(const absl::StatusOr<T>& value, const std::string& text) {
   EXPECT_EQ(details.fields[0].first, "--x") << text;
 }
 
+TEST(ValuesTest, SizesAreWrittenAsTheyAreRead) {
+  const int64_t gib = int64_t{1} << 30;
+  EXPECT_EQ(SizeArgument(4 * gib), "4GiB");
+  EXPECT_EQ(SizeArgument(gib + gib / 2), "1536MiB");
+  EXPECT_EQ(SizeArgument(1000), "1000");
+  for (const int64_t bytes : {int64_t{1}, int64_t{1} << 20, gib - 1, 3 * gib + 12345}) {
+    const auto read = ParseSize(SizeArgument(bytes), "--memory-budget");
+    ASSERT_TRUE(read.ok());
+    EXPECT_LE(*read, bytes);
+    EXPECT_GT(*read, bytes - (int64_t{1} << 20));
+  }
+}
+
 TEST(ValuesTest, Sizes) {
   const std::pair<const char*, int64_t> kCases[] = {{"1000", 1000},
                                                     {"4GiB", int64_t{4} << 30},

@@ -269,13 +269,67 @@ def test_errors_of_a_plan_file_name_it(tenon, small_plan, tmp_path):
     assert str(tmp_path / "altered.json") in small_plan.run(lambda p: p.pop("schema"), 2)
 
 
+def test_errors_of_a_plan_file_say_it_once(tenon, small_plan, tmp_path):
+    error = small_plan.run(scaled("costs", "flops"), 2)
+    assert error.count("the plan tells flops") == 1, error
+    (tmp_path / "plan.json").write_text('{"schema": "tenon-plan"\n"version": 1}')
+    error = tenon("contract", NETWORKS / "ml_bilinear.json", "--plan", tmp_path / "plan.json",
+                  code=2)
+    assert "line 2, column 9" in error and "expected '}'" in error
+    assert "exception" not in error and "101" not in error, error
+
+
+def test_plans_and_networks_are_told_apart(tenon, small_plan, tmp_path):
+    file = NETWORKS / "qaoa_reg3_n60_p4_zz.json"
+    assert "this is a network" in tenon("contract", file, "--plan", file, code=2)
+    assert "this is a plan" in tenon("plan", tmp_path / "plan.json", code=2)
+
+
 def test_peaks_that_no_machine_has_are_told_as_such(tenon):
     square = ("--shape", f"{2**28},{2**28}")
-    assert "more than 1000 TiB" in tenon("plan", "ab,bc->ac", *square, *square)
+    assert "at least 1 PiB" in tenon("plan", "ab,bc->ac", *square, *square)
+    text = tenon("plan", "ab,bc->ac", *square, *square)
+    assert "the request plans at least 1 PiB; this server has" in text
+    assert "slices don't change" in text and "--memory-budget" not in text
+    answer = json.loads(tenon("plan", "ab,bc->ac", *square, *square, "--json"))
+    assert answer["planned_peak_is_lower_bound"] is True
+    assert answer["refusal"]["metadata"]["planned_peak_is_lower_bound"] == "true"
+    error = tenon("plan", "ab,bc->ac", *square, *square, "--memory-budget", "1GiB", code=3)
+    assert "at least 1 PiB exceeds the budget of 1073741824 bytes" in error
+    assert "smallest_budget_bytes" not in error
     # More slices than can be counted, so that there is no program.
     million = ("--shape", "1000000,1000000")
     text = tenon("plan", "ab,ac,ad,bc,bd,cd->", *million * 6, "--target-size", 1, "--max-trials", 1)
     assert re.search("planned peak +unknown", text)
+
+
+def test_a_plan_that_is_too_large_comes_with_a_way_to_slice_it(start_server, stubs):
+    server = start_server("--memory_budget=64MiB")
+    server.wait_until_ready(stubs)
+    command = [str(TENON), "plan", str(NETWORKS / "rqc_fsim_6x6_m10_amp.json"), "--max-trials", "1",
+               f"--server={server.address}"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "this server can't run it" in text
+    hint = re.search(r"^--memory-budget \S+", text, re.M)
+    assert hint, text
+    text = subprocess.run([*command, *hint[0].split()], capture_output=True, text=True,
+                          check=True).stdout
+    assert "can't run it" not in text and "--memory-budget" not in text
+
+
+def test_the_text_tells_why_the_exact_method_did_not_answer(tenon):
+    text = tenon("plan", NETWORKS / "rqc_fsim_6x6_m10_amp.json", "--methods", "exact",
+                 "--max-trials", 1)
+    assert re.search(r"^ *methods +greedy; exact does not reach \d+ operands$", text, re.M), text
+    assert re.search(r"^ *searched .* 1 trial, from", text, re.M), text
+    text = tenon("plan", NETWORKS / "ml_bilinear.json", "--methods", "exact")
+    assert "no trials needed" in text and "0 trials" not in text, text
+
+
+def test_the_help_tells_that_a_network_s_own_path_is_not_used(tenon):
+    text = subprocess.run([str(TENON), "help", "plan"], capture_output=True, text=True,
+                          check=True).stdout
+    assert "A path in NETWORK.json is not used" in text and "left alone" not in text
 
 
 @pytest.mark.parametrize("place", ["nowhere/plan.json", ".", "file.txt/plan.json"])

@@ -48,6 +48,13 @@ TEST(MemoryBudget, WhatNeverFitsIsNoOverload) {
   const auto refused = budget.Reserve(101);
   EXPECT_TRUE(Fails(refused, Reason::kExceedsServerLimit));
   EXPECT_EQ(GetErrorDetails(refused.status()).metadata.count("retry_delay_seconds"), 0u);
+  EXPECT_EQ(refused.status().message(), "the request plans 101 bytes; this server has 100 bytes");
+  EXPECT_EQ(GetErrorDetails(refused.status()).metadata.count("planned_peak_is_lower_bound"), 0u);
+  const auto uncounted = budget.Reserve(int64_t{1} << 50);
+  EXPECT_TRUE(Fails(uncounted, Reason::kExceedsServerLimit));
+  EXPECT_EQ(uncounted.status().message(),
+            "the request plans at least 1 PiB; this server has 100 bytes");
+  EXPECT_EQ(GetErrorDetails(uncounted.status()).metadata.at("planned_peak_is_lower_bound"), "true");
   EXPECT_TRUE(Fails(budget.Reserve(INT64_MAX), Reason::kExceedsServerLimit));
   EXPECT_TRUE(budget.Reserve(100).ok());
   EXPECT_TRUE(budget.Reserve(0).ok());

@@ -41,6 +41,29 @@ TEST_F(PlanMemoryTest, APlanFitsTheBudgetThatARefusalNames) {
   }
 }
 
+TEST_F(PlanMemoryTest, APeakThatIsNotCountedNamesNoBudget) {
+  v1::ContractHeader header = MatrixProduct(false);
+  for (v1::Operand& operand : *header.mutable_network()->mutable_operands()) {
+    operand.mutable_spec()->set_shape(0, 1 << 28);
+    operand.mutable_spec()->set_shape(1, 1 << 28);
+  }
+  v1::PlanContractionRequest request = Request(header, 1);
+  const Planned free = Plan(request);
+  ASSERT_TRUE(free.plan.has_value()) << Summary(free.status);
+  EXPECT_EQ(free.plan->refusal().message().find("the request plans at least 1 PiB; "), 0u);
+  EXPECT_EQ(free.plan->refusal().metadata().at("planned_peak_is_lower_bound"), "true");
+  request.mutable_execution()->set_memory_budget_bytes(1 << 20);
+  for (const bool searches : {true, false}) {
+    if (!searches) request.clear_search();
+    const CallError error = ErrorOf(Plan(request).status);
+    EXPECT_EQ(error.reason, "EXCEEDS_MEMORY_BUDGET") << error.message;
+    EXPECT_EQ(error.metadata.count("smallest_budget_bytes"), 0u) << error.message;
+    // Neither the bound nor what is staged beside it.
+    EXPECT_EQ(error.message.find("112589990684"), std::string::npos) << error.message;
+    EXPECT_EQ(error.message.find("225179981368"), std::string::npos) << error.message;
+  }
+}
+
 TEST_F(PlanMemoryTest, WithATargetTheBudgetNamedIsThatOfPlansThatMeetIt) {
   v1::PlanContractionRequest request = Request(Lattice(6, 4), 8);
   request.mutable_search()->set_target_size(16);

@@ -9,6 +9,7 @@
 
 #include "backends/core/error.h"
 #include "backends/core/file.h"
+#include "backends/core/json_error.h"
 #include "client/cpp/tool/text.h"
 
 namespace tenon::tool {
@@ -94,7 +95,8 @@ absl::StatusOr<CheckOutcome> CheckResult(const std::string& path, const std::str
   try {
     return Compare(entry, result);
   } catch (const json::exception& error) {
-    return Error(Reason::kBadParameter, StrCat("'", path, "': ", error.what())).Field("--check");
+    return Error(Reason::kBadParameter, StrCat("'", path, "': ", JsonErrorText(error.what())))
+        .Field("--check");
   }
 }
 

@@ -7,7 +7,9 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "backends/core/error.h"
+#include "backends/core/figure.h"
 #include "backends/core/file.h"
 #include "backends/core/plan_file.h"
 #include "client/cpp/tool/commands.h"
@@ -16,6 +18,7 @@
 #include "client/cpp/tool/progress_bar.h"
 #include "client/cpp/tool/search_input.h"
 #include "client/cpp/tool/text.h"
+#include "client/cpp/tool/values.h"
 
 namespace tenon::tool {
 namespace {
@@ -54,7 +57,8 @@ class SearchLine {
 
  private:
   void Show() {
-    std::string text = StrCat(trials_, trials_ == 1 ? " trial" : " trials");
+    // The exact method makes none, however long it takes.
+    std::string text = trials_ == 0 ? "searching" : FormatCount(trials_, "trial");
     if (seconds_ > 0) text += StrCat(", ", FormatSeconds(seconds_));
     bar_->Update(std::nullopt, text + best_);
   }
@@ -80,6 +84,7 @@ Json ToJson(const v1::PlanResult& result) {
   json["predicted_seconds"] =
       plan.has_predicted_seconds() ? Json(plan.predicted_seconds()) : Json(nullptr);
   json["planned_peak_bytes"] = result.planned_peak_bytes();
+  if (result.planned_peak_bytes() >= kMostPlannedBytes) json["planned_peak_is_lower_bound"] = true;
   if (result.has_refusal()) json["refusal"] = MessageToJson(result.refusal());
   json["wall_s"] = plan.provenance().search_seconds();
   Json& path = json[plan.path().format() == v1::PATH_FORMAT_LINEAR ? "path_linear" : "path_ssa"];
@@ -121,7 +126,54 @@ absl::Status CheckCanWrite(const std::string& path) {
   return absl::OkStatus();
 }
 
-void PrintText(const v1::PlanResult& result, std::ostream* out) {
+bool Has(const google::protobuf::RepeatedField<int>& methods, v1::SearchMethod method) {
+  return std::find(methods.begin(), methods.end(), method) != methods.end();
+}
+
+std::string TrialsText(const v1::PlanProvenance& made) {
+  if (made.trials() > 0) return FormatCount(made.trials(), "trial");
+  const bool is_best = made.methods().empty() || Has(made.methods(), v1::SEARCH_METHOD_EXACT);
+  if (is_best) return "no trials needed";
+  const bool was_late = made.stopped_by() == v1::SEARCH_STOP_TIME ||
+                        made.stopped_by() == v1::SEARCH_STOP_DEFAULT_BUDGET;
+  return was_late ? "no trial ended in time" : "no trials";
+}
+
+// The methods that led to the plan and, where that is not the one that alone was asked for, why.
+std::string MethodsText(const v1::PlanSummary& plan, const v1::SearchOptions& asked) {
+  const v1::PlanProvenance& made = plan.provenance();
+  std::string text;
+  for (const int method : made.methods()) {
+    text += StrCat(text.empty() ? "" : ", ", ShortEnumName(static_cast<v1::SearchMethod>(method)));
+  }
+  const bool is_exact_alone =
+      asked.methods_size() == 1 && asked.methods(0) == v1::SEARCH_METHOD_EXACT;
+  if (!is_exact_alone || text.empty() || Has(made.methods(), v1::SEARCH_METHOD_EXACT)) return text;
+  const std::string operands = FormatCount(plan.steps() + 1, "operand");
+  // With slices its plan may also have been the worse one.
+  return text + (plan.slices() > 1 ? StrCat("; exact gave no better plan of ", operands)
+                                   : StrCat("; exact does not reach ", operands));
+}
+
+// How the plan can be made to fit the server; empty where nobody knows.
+std::string FittingHint(const v1::PlanResult& result, const v1::SearchOptions& asked) {
+  const auto known = result.refusal().metadata().find("limit_bytes");
+  int64_t limit = 0;
+  if (known == result.refusal().metadata().end() || !absl::SimpleAtoi(known->second, &limit)) {
+    return "";
+  }
+  const v1::MemoryPlan& memory = result.memory();
+  const double whole = static_cast<double>(memory.operand_bytes()) +
+                       static_cast<double>(memory.result_bytes()) +
+                       static_cast<double>(memory.staging_bytes());
+  if (whole > static_cast<double>(limit)) {
+    return "its operands and result alone are larger than that, which slices don't change";
+  }
+  return StrCat("--memory-budget ", SizeArgument(limit), " searches a plan in slices that fits",
+                asked.slicing_mode() == v1::SLICING_MODE_NONE ? ", without --slicing none" : "");
+}
+
+void PrintText(const v1::PlanResult& result, const v1::SearchOptions& asked, std::ostream* out) {
   const v1::PlanSummary& plan = result.plan();
   std::vector<std::pair<std::string, std::string>> rows = {
       {"plan", plan.plan_id()},
@@ -134,22 +186,20 @@ void PrintText(const v1::PlanResult& result, std::ostream* out) {
       {"planned peak", FormatPlannedPeak(result.planned_peak_bytes())},
       {"predicted time",
        plan.has_predicted_seconds() ? FormatSeconds(plan.predicted_seconds()) : "unknown"},
-      {"searched",
-       StrCat(FormatSeconds(plan.provenance().search_seconds()), ", ", plan.provenance().trials(),
-              " trials, from ", ShortEnumName(plan.provenance().source()))}};
+      {"searched", StrCat(FormatSeconds(plan.provenance().search_seconds()), ", ",
+                          TrialsText(plan.provenance()), ", from ",
+                          ShortEnumName(plan.provenance().source()))}};
   if (plan.slices() > 1) {
     rows.emplace_back("log2 score", StrCat(FormatNumber(plan.total().log2_score(), 6),
                                            ", as executed ", FormatNumber(plan.log2_score(), 6)));
   }
-  std::string methods;
-  for (const int method : plan.provenance().methods()) {
-    methods +=
-        StrCat(methods.empty() ? "" : ", ", ShortEnumName(static_cast<v1::SearchMethod>(method)));
-  }
+  const std::string methods = MethodsText(plan, asked);
   if (!methods.empty()) rows.emplace_back("methods", methods);
   *out << FormatPairs(rows);
   if (result.has_refusal()) {
     *out << "\nthis server can't run it: " << result.refusal().message() << "\n";
+    const std::string hint = FittingHint(result, asked);
+    if (!hint.empty()) *out << hint << "\n";
   }
 }
 
@@ -183,7 +233,7 @@ absl::Status Run(const Arguments& arguments, const Session& session) {
   if (arguments.Has("json")) {
     *session.out << Dump(ToJson(result)) << "\n";
   } else {
-    PrintText(result, session.out);
+    PrintText(result, *input.request.search, session.out);
   }
   return absl::OkStatus();
 }
@@ -196,10 +246,11 @@ CommandSpec PlanSpec() {
   spec.usage = "NETWORK.json | 'ab,bc->ac' [A.npy ... | --shape 2,3 ...]";
   spec.summary = "Searches for a contraction path and slices.";
   spec.details =
-      "Improvements are shown while the search goes on. A path in the file is left alone. The "
-      "plan\n"
-      "that --output writes runs with 'tenon contract NETWORK.json --plan FILE', and that of an\n"
-      "einsum with 'tenon contract 'ab,bc->ac' A.npy ... --plan FILE'.";
+      "Improvements are shown while the search goes on. A path in NETWORK.json is not used, and\n"
+      "the file is not changed: the search begins anew, as with --replan. 'tenon contract' runs\n"
+      "that path, unless it has --replan or --plan. The plan that --output writes runs with\n"
+      "'tenon contract NETWORK.json --plan FILE', and that of an einsum with\n"
+      "'tenon contract 'ab,bc->ac' A.npy ... --plan FILE'.";
   spec.options = NetworkOptions();
   spec.options.push_back(
       {"shape", "2,3", "Shape of the next operand of an einsum, in place of a file.", true});

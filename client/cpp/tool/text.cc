@@ -6,6 +6,7 @@
 #include <complex>
 #include <cstdio>
 
+#include "backends/core/figure.h"
 #include "backends/core/strings.h"
 #include "backends/core/utf8.h"
 
@@ -101,7 +102,8 @@ bool LooksNumeric(const std::string& text) {
 std::string KernelsText(const v1::ProviderReport& provider) {
   std::string text;
   for (const v1::KernelUse& kernel : provider.kernels()) {
-    text += StrCat(text.empty() ? "" : ", ", kernel.name(), " (", kernel.steps(), " steps)");
+    text += StrCat(text.empty() ? "" : ", ", kernel.name(), " (",
+                   FormatCount(kernel.steps(), "step"), ")");
   }
   return text;
 }
@@ -130,14 +132,17 @@ std::string FormatBytes(double bytes) {
     bytes /= 1024;
     ++unit;
   }
-  return StrCat(FormatNumber(bytes, unit == 0 ? 4 : 3), " ", kUnits[unit]);
+  return StrCat(FormatNumber(bytes, bytes >= 1000 ? 4 : 3), " ", kUnits[unit]);
 }
 
 std::string FormatPlannedPeak(int64_t bytes) {
-  constexpr int64_t kLeastUncounted = int64_t{1} << 50;
   if (bytes == 0) return "unknown";
-  if (bytes >= kLeastUncounted) return "more than 1000 TiB";
+  if (bytes >= kMostPlannedBytes) return PlannedBytesText(bytes);
   return FormatBytes(static_cast<double>(bytes));
+}
+
+std::string FormatCount(int64_t count, std::string_view thing) {
+  return StrCat(count, " ", thing, count == 1 ? "" : "s");
 }
 
 std::string FormatSeconds(double seconds) {
@@ -218,13 +223,15 @@ std::string FormatReport(const v1::ContractionReport& report) {
     rows.emplace_back("cold start", FormatSeconds(timing.cold_init_seconds()));
   }
   rows.emplace_back("peak memory", PeakText(report.memory()));
-  rows.emplace_back("slices", StrCat(report.slices(), " in ", report.slice_groups(), " groups"));
+  rows.emplace_back("slices",
+                    StrCat(report.slices(), " in ", FormatCount(report.slice_groups(), "group")));
   std::string work = StrCat(FormatNumber(report.flops(), 4), " multiply-adds");
   if (report.has_gflops()) work += StrCat(", ", FormatNumber(report.gflops(), 4), " GFLOP/s");
   rows.emplace_back("work", work);
   for (const v1::ProviderReport& provider : report.providers()) {
     rows.emplace_back(StrCat("provider ", provider.provider()),
-                      StrCat(provider.slices(), " slices, ", provider.workers(), " workers"));
+                      StrCat(FormatCount(provider.slices(), "slice"), ", ",
+                             FormatCount(provider.workers(), "worker")));
     const std::string kernels = KernelsText(provider);
     if (!kernels.empty()) rows.emplace_back("kernels", kernels);
   }

@@ -18,6 +18,8 @@ namespace tenon::tool {
 std::string FormatBytes(double bytes);
 // The planned peak of a plan, which is unknown (0) without a program and counted to 2^50 bytes.
 std::string FormatPlannedPeak(int64_t bytes);
+// "1 slice", "2 slices".
+std::string FormatCount(int64_t count, std::string_view thing);
 // "1.23 s", "45.6 ms", "7.8 us".
 std::string FormatSeconds(double seconds);
 // `digits` significant digits, as %g.

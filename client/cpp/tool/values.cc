@@ -83,6 +83,12 @@ absl::StatusOr<int64_t> ParseSize(std::string_view text, std::string_view option
   return Bad(option, text, "a positive number of bytes such as 4GiB, 512MiB or 1000");
 }
 
+std::string SizeArgument(int64_t bytes) {
+  constexpr int64_t kMi = int64_t{1} << 20, kGi = int64_t{1} << 30;
+  if (bytes < kMi) return StrCat(bytes);
+  return bytes % kGi == 0 ? StrCat(bytes / kGi, "GiB") : StrCat(bytes / kMi, "MiB");
+}
+
 absl::StatusOr<int64_t> ParseCount(std::string_view text, std::string_view option) {
   std::optional<int64_t> count = ParseInteger(text);
   if (!count.has_value()) count = ParsePower(text);

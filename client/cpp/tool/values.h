@@ -20,6 +20,9 @@ namespace tenon::tool {
 // Bytes: "4GiB", "512 MiB", "4G" (as GiB), "1.5GiB", "2GB" (10^9), "1000", "1e9".
 absl::StatusOr<int64_t> ParseSize(std::string_view text, std::string_view option);
 
+// The largest such text that means at most `bytes`, in whole units: "4GiB", "1536MiB", "1000".
+std::string SizeArgument(int64_t bytes);
+
 // A count: "1000", "2^24", "1e6".
 absl::StatusOr<int64_t> ParseCount(std::string_view text, std::string_view option);
 

@@ -144,6 +144,10 @@ TEST(ErrorTest, PrefixMessageKeepsAllElse) {
   EXPECT_EQ(status.message(), "file: text");
   EXPECT_TRUE(Fails(status, Reason::kBadPath, "path"));
   EXPECT_EQ(GetErrorDetails(status).metadata.at("count"), "2");
+  const absl::Status told =
+      PrefixMessage(Error(Reason::kBadPath, "text").Field("a").Field("b", "other"), "file: ");
+  EXPECT_EQ(GetErrorDetails(told).fields[0].second, "file: text");  // not said twice, differently
+  EXPECT_EQ(GetErrorDetails(told).fields[1].second, "other");
   EXPECT_TRUE(PrefixMessage(absl::OkStatus(), "a").ok());
   EXPECT_EQ(PrefixMessage(absl::NotFoundError("x"), "a: "), absl::NotFoundError("a: x"));
 }

@@ -16,5 +16,12 @@ TEST(FigureTest, WholeNumbersHaveAllTheirDigits) {
   EXPECT_EQ(FigureText(std::numeric_limits<double>::infinity()), "inf");
 }
 
+TEST(FigureTest, PlannedBytesThatAreNotCountedAreABound) {
+  EXPECT_EQ(PlannedBytesText(312), "312 bytes");
+  EXPECT_EQ(PlannedBytesText(kMostPlannedBytes - 1), "1125899906842623 bytes");
+  EXPECT_EQ(PlannedBytesText(kMostPlannedBytes), "at least 1 PiB");
+  EXPECT_EQ(PlannedBytesText(INT64_MAX), "at least 1 PiB");
+}
+
 }  // namespace
 }  // namespace tenon

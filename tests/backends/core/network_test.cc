@@ -78,6 +78,12 @@ TEST(NetworkJsonTest, MissingKeys) {
   }
 }
 
+TEST(NetworkJsonTest, APlanIsToldAsSuch) {
+  const auto plan = ParseNetworkJson(R"({"schema": "tenon-plan", "version": 1, "network": {}})");
+  EXPECT_TRUE(Fails(plan, Reason::kBadExpression, "inputs"));
+  EXPECT_EQ(plan.status().message(), "'inputs' is missing; this is a plan, not a network");
+}
+
 TEST(NetworkJsonTest, WrongValuesNameTheirKey) {
   const auto bad = Reason::kBadExpression;
   EXPECT_TRUE(Fails(With("inputs", R"(3)"), bad, "inputs"));

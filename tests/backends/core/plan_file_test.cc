@@ -183,6 +183,27 @@ TEST(PlanFileTest, NumbersThatAreNone) {
   }
 }
 
+TEST(PlanFileTest, MalformedTextIsToldByItsPlace) {
+  std::string text = *FormatPlanFile(Full());
+  text.erase(text.find(",\n"), 1);  // after "schema"
+  const auto plan = ParsePlanFile(text);
+  EXPECT_TRUE(Fails(plan, Reason::kBadParameter, "json"));
+  EXPECT_EQ(plan.status().message(),
+            "the JSON text is malformed: line 3, column 9: syntax error while parsing object - "
+            "unexpected string literal; expected '}'");
+}
+
+TEST(PlanFileTest, ANetworkIsToldAsSuch) {
+  const auto message = [](const std::string& text) {
+    const auto plan = ParsePlanFile(text);
+    EXPECT_TRUE(Fails(plan, Reason::kBadParameter, "schema"));
+    return std::string(plan.status().message());
+  };
+  EXPECT_EQ(message(R"({"inputs": [], "output": [], "size_dict": {}})"),
+            "'schema' is missing; this is a network, not a plan");
+  EXPECT_EQ(message("{}"), "'schema' is missing; a plan has 'tenon-plan' there");
+}
+
 TEST(PlanFileTest, LimitsOfTextAndNesting) {
   EXPECT_TRUE(
       Fails(ParsePlanFile(std::string((16 << 20) + 1, ' ')), Reason::kBadParameter, "json"));
