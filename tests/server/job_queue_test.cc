@@ -1,0 +1,146 @@
+// Submissions and jobs that wait: for a search, for memory; and those that wait no more.
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/server/job_test_server.h"
+#include "tests/server/measurement_test_server.h"
+#include "tests/server/plan_service_fixture.h"
+#include "tests/server/waiting_support.h"
+
+namespace tenon::server {
+namespace {
+
+// A network whose plan takes a search that is not brief.
+v1::SubmitContractionHeader SearchedJob(const std::string& request_id) {
+  v1::SubmitContractionHeader header;
+  *header.mutable_contraction() = Ring(20, request_id, true);
+  header.mutable_contraction()->set_request_id(request_id);
+  header.mutable_contraction()->mutable_search()->set_max_trials(16);
+  return header;
+}
+
+class JobQueueTest : public ::testing::Test {
+ protected:
+  JobTestServer& server() {
+    if (server_ == nullptr) server_ = std::make_unique<JobTestServer>(folder_.path(), options_);
+    return *server_;
+  }
+  ServerState& state() { return server().state(); }
+  std::future<JobTestServer::Submitted> Begin(const v1::SubmitContractionHeader& header,
+                                              const std::string& caller = "") {
+    return std::async(std::launch::async,
+                      [this, header, caller] { return server_->Submit(header, {}, caller); });
+  }
+  // Everything but so many bytes.
+  Reservation AllBut(int64_t bytes) {
+    auto held = state().budget.Reserve(state().budget.free_bytes() - bytes);
+    EXPECT_TRUE(held.ok()) << held.status();
+    return held.ok() ? *std::move(held) : Reservation();
+  }
+
+  TestFolder folder_;
+  JobServerOptions options_{.run = false};
+  std::unique_ptr<JobTestServer> server_;
+};
+
+// As many as the server has threads.
+TEST_F(JobQueueTest, SubmissionsWaitForASearchAndContractionsGoOn) {
+  BusyExecutor busy(&state().searches, 1);
+  auto one = Begin(SearchedJob("one")), two = Begin(SearchedJob("two"));
+  Await([&] { return state().searches.queued() == 2 && state().executor.running() == 0; });
+  EXPECT_GT(state().budget.reserved_bytes(), 0);  // what the searches will need
+  EXPECT_TRUE(Contract(&server().contraction(), MatrixProduct()).status.ok());
+  EXPECT_EQ(state().searches.queued(), 2u);
+  EXPECT_EQ(Summary(server().Submit(ProductJob("three")).status), "OK");  // it takes no search
+  busy.Release();
+  EXPECT_EQ(Summary(one.get().status), "OK");
+  const auto submitted = two.get();
+  EXPECT_EQ(Summary(submitted.status), "OK");
+  EXPECT_EQ(submitted.response.job().plan().provenance().source(), v1::PLAN_SOURCE_SEARCH);
+  EXPECT_TRUE(server().contraction().AllReleased());
+}
+
+TEST_F(JobQueueTest, ASearchThatASubmissionMakesIsWatched) {
+  v1::SubmitContractionHeader header = SearchedJob("one");
+  *header.mutable_contraction()->mutable_search() = Endless();
+  grpc::ClientContext context;
+  v1::SubmitContractionResponse response;
+  const auto stream = server().stub().SubmitContraction(&context, &response);
+  v1::SubmitContractionRequest frame;
+  *frame.mutable_header() = header;
+  ASSERT_TRUE(stream->Write(frame));
+  Await([&] { return state().searches.running() == 1; });
+  Await([&] { return !state().work_watch.Running().empty(); });
+  const auto running = state().work_watch.Running();
+  EXPECT_EQ(running[0].method, "tenon.v1.JobService/SubmitContraction");
+  EXPECT_EQ(running[0].phase, "planning");
+  EXPECT_EQ(running[0].request_id, "one");
+  context.TryCancel();
+  stream->Finish();
+  EXPECT_TRUE(server().contraction().AllReleased());
+}
+
+TEST_F(JobQueueTest, TheWaitForASearchEnds) {
+  BusyExecutor busy(&state().searches, 1);
+  v1::SubmitContractionHeader header = SearchedJob("one");
+  header.mutable_contraction()->mutable_execution()->set_max_queue_seconds(0.02);
+  EXPECT_EQ(Summary(server().Submit(header).status),
+            "DEADLINE_EXCEEDED DEADLINE header.contraction.execution.max_queue_seconds");
+  grpc::ClientContext context;
+  v1::SubmitContractionResponse response;
+  const auto stream = server().stub().SubmitContraction(&context, &response);
+  v1::SubmitContractionRequest frame;
+  *frame.mutable_header() = SearchedJob("two");
+  ASSERT_TRUE(stream->Write(frame));
+  Await([&] { return state().searches.queued() == 1; });
+  context.TryCancel();
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  Await([&] { return state().searches.queued() == 0; });
+  EXPECT_TRUE(server().contraction().AllReleased());
+  EXPECT_TRUE(server().board().Reserve("", options_.settings.budget_bytes).ok());
+}
+
+TEST_F(JobQueueTest, AnUploadWaitsForItsMemory) {
+  const v1::SubmitContractionHeader header = ProductJob("one");
+  v1::SubmitContractionHeader bulk = ProductJob("two");
+  bulk.mutable_contraction()->mutable_execution()->set_priority(v1::PRIORITY_CLASS_BULK);
+  Reservation others = AllBut(63);  // the operands have 64
+  auto one = Begin(header), two = Begin(bulk);
+  Await([&] { return state().budget.waiting(Priority::kDefault) == 1; });
+  Await([&] { return state().budget.waiting(Priority::kBulk) == 1; });
+  EXPECT_EQ(state().executor.running(), 0);
+  others.Release();
+  EXPECT_EQ(Summary(one.get().status), "OK");
+  EXPECT_EQ(Summary(two.get().status), "OK");
+  EXPECT_TRUE(server().contraction().AllReleased());
+}
+
+TEST_F(JobQueueTest, TheWaitForAnUploadsMemoryEnds) {
+  Reservation others = AllBut(63);
+  v1::SubmitContractionHeader header = ProductJob("one");
+  header.mutable_contraction()->mutable_execution()->set_max_queue_seconds(0.02);
+  EXPECT_EQ(Summary(server().Submit(header).status),
+            "DEADLINE_EXCEEDED DEADLINE header.contraction.execution.max_queue_seconds");
+  grpc::ClientContext context;
+  v1::SubmitContractionResponse response;
+  const auto stream = server().stub().SubmitContraction(&context, &response);
+  v1::SubmitContractionRequest frame;
+  *frame.mutable_header() = ProductJob("two");
+  ASSERT_TRUE(stream->Write(frame));
+  Await([&] { return state().budget.waiting(Priority::kDefault) == 1; });
+  context.TryCancel();
+  stream->Finish();
+  Await([&] { return state().budget.waiting(Priority::kDefault) == 0; });
+  others.Release();
+  EXPECT_TRUE(server().contraction().AllReleased());
+  EXPECT_TRUE(server().board().Reserve("", options_.settings.budget_bytes).ok());
+}
+
+}  // namespace
+}  // namespace tenon::server
