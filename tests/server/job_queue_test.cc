@@ -103,7 +103,7 @@ TEST_F(JobQueueTest, TheWaitForASearchEnds) {
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
   Await([&] { return state().searches.queued() == 0; });
   EXPECT_TRUE(server().contraction().AllReleased());
-  EXPECT_TRUE(server().board().Reserve("", options_.settings.budget_bytes).ok());
+  Await([&] { return server().board().Reserve("", options_.settings.budget_bytes).ok(); });
 }
 
 TEST_F(JobQueueTest, AnUploadWaitsForItsMemory) {
@@ -139,7 +139,71 @@ TEST_F(JobQueueTest, TheWaitForAnUploadsMemoryEnds) {
   Await([&] { return state().budget.waiting(Priority::kDefault) == 0; });
   others.Release();
   EXPECT_TRUE(server().contraction().AllReleased());
-  EXPECT_TRUE(server().board().Reserve("", options_.settings.budget_bytes).ok());
+  Await([&] { return server().board().Reserve("", options_.settings.budget_bytes).ok(); });
+}
+
+// Jobs of two owners, of which the first does not fit now.
+class JobMemoryTest : public JobQueueTest {
+ protected:
+  void Start(v1::PriorityClass priority = v1::PRIORITY_CLASS_UNSPECIFIED) {
+    v1::SubmitContractionHeader header = SlicedJob("large", "reference", 512);
+    header.mutable_contraction()->mutable_execution()->set_priority(priority);
+    const auto large = server().Submit(header);
+    ASSERT_EQ(Summary(large.status), "OK");
+    large_ = large.response.job().name();
+    behind_ = server().Submit(ProductJob("behind")).response.job().name();
+    ASSERT_TRUE(server().contraction().AllReleased());  // the submissions'
+    others_ = AllBut(large.response.planned_peak_bytes() - 1);
+    server().StartRunner();
+  }
+  v1::Job Job(const std::string& name, const std::string& caller = "") {
+    v1::Job job;
+    EXPECT_EQ(Summary(server().Get(name, &job, caller)), "OK");
+    return job;
+  }
+
+  std::string large_, behind_;
+  Reservation others_;
+};
+
+TEST_F(JobMemoryTest, AJobStandsInLineAsBulkWorkAndOtherOwnersJobsRun) {
+  Start();
+  Await([&] { return state().budget.waiting(Priority::kBulk) == 1; });
+  const auto other = server().Submit(ProductJob("other"), {}, "other");
+  ASSERT_EQ(Summary(other.status), "OK");
+  const std::string name = other.response.job().name();
+  Await([&] { return Job(name, "other").state() == v1::JOB_STATE_SUCCEEDED; });
+  EXPECT_EQ(state().budget.waiting(Priority::kBulk), 1u);
+  EXPECT_EQ(Job(behind_).state(), v1::JOB_STATE_QUEUED);  // of the same owner
+  others_.Release();
+  EXPECT_EQ(server().Wait(large_).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(server().Wait(behind_).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_TRUE(server().contraction().AllReleased());
+}
+
+TEST_F(JobMemoryTest, TheSubmissionTellsTheClass) {
+  Start(v1::PRIORITY_CLASS_INTERACTIVE);
+  Await([&] { return state().budget.waiting(Priority::kInteractive) == 1; });
+  others_.Release();
+  EXPECT_EQ(server().Wait(large_).state(), v1::JOB_STATE_SUCCEEDED);
+}
+
+TEST_F(JobMemoryTest, ACancelledJobLeavesTheLine) {
+  Start();
+  Await([&] { return state().budget.waiting(Priority::kBulk) == 1; });
+  EXPECT_EQ(Summary(server().Cancel(large_)), "OK");
+  EXPECT_EQ(server().Wait(large_).state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(state().budget.waiting(Priority::kBulk), 0u);
+  EXPECT_EQ(server().Wait(behind_).state(), v1::JOB_STATE_SUCCEEDED);
+}
+
+TEST_F(JobMemoryTest, ARunnerThatStopsTakesItsJobsOutOfTheLine) {
+  Start();
+  Await([&] { return state().budget.waiting(Priority::kBulk) == 1; });
+  server().StopRunner();
+  EXPECT_EQ(state().budget.waiting(Priority::kBulk), 0u);
+  EXPECT_EQ(Job(large_).state(), v1::JOB_STATE_SUSPENDED);
+  EXPECT_EQ(Job(behind_).state(), v1::JOB_STATE_QUEUED);
 }
 
 }  // namespace
