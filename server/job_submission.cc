@@ -93,7 +93,7 @@ absl::Status JobSubmission::OnHalfClose() {
   if (!status.ok()) return AtContraction(PrefixFields(status, planned_->call.expression_field));
   // The last read is over: nothing else touches the upload while it is stored. That is not watched:
   // a disk need not stop when it is told to.
-  state_->listing.Continue([self = Hold()] { self->Do(&JobSubmission::Store); });
+  state_->storing.Continue([self = Hold()] { self->Do(&JobSubmission::Store); }, Priority::kBulk);
   return absl::OkStatus();
 }
 

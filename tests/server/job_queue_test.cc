@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/sqlite.h"
 #include "tests/server/job_test_server.h"
 #include "tests/server/measurement_test_server.h"
 #include "tests/server/plan_service_fixture.h"
@@ -204,6 +205,36 @@ TEST_F(JobMemoryTest, ARunnerThatStopsTakesItsJobsOutOfTheLine) {
   EXPECT_EQ(state().budget.waiting(Priority::kBulk), 0u);
   EXPECT_EQ(Job(large_).state(), v1::JOB_STATE_SUSPENDED);
   EXPECT_EQ(Job(behind_).state(), v1::JOB_STATE_QUEUED);
+}
+
+TEST_F(JobQueueTest, ResultsAreReadWhileNothingCanBeStored) {
+  options_.run = true;
+  const std::string done = server().Submit(ProductJob("one")).response.job().name();
+  ASSERT_EQ(server().Wait(done).state(), v1::JOB_STATE_SUCCEEDED);
+  auto writer = Database::Open(folder_.path() + "/jobs.db", /*read_only=*/false);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_TRUE(writer->Execute("BEGIN IMMEDIATE").ok());
+  auto submitted = Begin(ProductJob("two"));
+  Await([&] { return state().storing.running() == 1; });
+  EXPECT_EQ(Decode(v1::DATA_TYPE_FLOAT64, server().ReadAll(done).bytes), kProduct);
+  v1::Job job;
+  EXPECT_EQ(Summary(server().Get(done, &job)), "OK");
+  EXPECT_EQ(state().storing.running(), 1);
+  ASSERT_TRUE(writer->Execute("ROLLBACK").ok());
+  EXPECT_EQ(Summary(submitted.get().status), "OK");
+}
+
+TEST_F(JobQueueTest, JobsAreCancelledAndDeletedWhileAnotherIsStored) {
+  const std::string one = server().Submit(ProductJob("one")).response.job().name();
+  std::promise<void> stored;
+  state().storing.Continue([gate = stored.get_future().share()] { gate.wait(); }, Priority::kBulk);
+  auto submitted = Begin(ProductJob("two"));
+  Await([&] { return state().storing.continuing() == 1; });  // new jobs wait for each other
+  EXPECT_EQ(Summary(server().Cancel(one)), "OK");
+  EXPECT_EQ(Summary(server().Delete(one)), "OK");
+  EXPECT_EQ(state().storing.continuing(), 1u);
+  stored.set_value();
+  EXPECT_EQ(Summary(submitted.get().status), "OK");
 }
 
 }  // namespace
