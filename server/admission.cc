@@ -132,7 +132,7 @@ absl::StatusOr<std::optional<Reservation>> MemoryBudget::ReserveInTurn(Request r
   const bool waits = request.granted != nullptr;
   if (waits) {
     std::lock_guard lock(mutex_);
-    if (!line_.full(request.priority)) {
+    if (!request.bounded || !line_.full(request.priority)) {
       Wait(std::move(request));
       return std::nullopt;
     }

@@ -102,6 +102,8 @@ class MemoryBudget {
     Priority priority = Priority::kDefault;
     WaitTime until = WaitTime::max();
     int64_t bytes = 0;
+    // False: it finds a place in the line however many wait, since it was accepted before.
+    bool bounded = true;
     // Exactly one of both is called, once, unless the request leaves; on a thread of the budget's
     // that must not be held up. Null: it does not wait.
     std::function<void(Reservation)> granted = nullptr;

@@ -142,8 +142,11 @@ class JobBoard {
   absl::Status Watch(const std::string& owner, const std::string& name,
                      std::weak_ptr<JobListener> listener);
 
-  // Runners. The oldest job that waits, from now on RUNNING; waits for one. nullopt after Stop.
+  // Runners. The next job, from now on RUNNING; waits for one. nullopt after Stop. Owners take
+  // turns, and each one's jobs come in the order of their submission.
   std::optional<JobRun> Claim();
+  // Whether a job that was claimed waits for memory: its owner has no turn until it does not.
+  void SetWaiting(int64_t number, bool waits);
   // Claim returns nothing any more, and who watches is told; what runs goes on.
   void Stop();
   bool stopped() const;
@@ -191,7 +194,8 @@ class JobBoard {
     int64_t base_bytes = 0;               // of its data, less blocks and levels
     std::shared_ptr<CancelToken> cancel;  // while a runner has it
     std::optional<std::chrono::steady_clock::time_point> run_deadline, not_before;
-    bool dirty = false;  // what is stored is older
+    bool waits_for_memory = false;  // of a job that a runner has
+    bool dirty = false;             // what is stored is older
     std::vector<std::weak_ptr<JobListener>> listeners;
 
     bool ExpiredAt(TimePoint now) const;
@@ -211,6 +215,7 @@ class JobBoard {
   // With mutex_ held.
   absl::StatusOr<Entries::iterator> Find(const std::string& owner, const std::string& name);
   Entry* FindNumber(int64_t number);
+  Entries::iterator NextToRun(std::optional<std::chrono::steady_clock::time_point>* soonest);
   absl::StatusOr<const Entry*> FindRequest(const std::string& owner, const std::string& request_id,
                                            const std::string& header_sha256) const;
   void Move(Entry& entry, v1::JobState state, Woken* woken);
@@ -237,6 +242,7 @@ class JobBoard {
   Entries entries_;
   std::map<std::string, int64_t> by_id_;
   std::map<std::pair<std::string, std::string>, int64_t> by_request_;  // owner, request id
+  std::string last_owner_;                                             // whose turn it was
   std::map<std::string, int64_t> places_;                              // being uploaded, by owner
   int64_t reserved_bytes_ = 0, next_number_ = 1, resumed_ = 0;
   int running_ = 0;

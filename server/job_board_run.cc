@@ -11,6 +11,30 @@ namespace tenon::server {
 
 using Clock = std::chrono::steady_clock;
 
+// Owners take turns in the order of their names: the next one after the last whose turn it was.
+// end() where no job may run now; `soonest`: when the next one may that only waits for a time.
+JobBoard::Entries::iterator JobBoard::NextToRun(std::optional<Clock::time_point>* soonest) {
+  const Clock::time_point now = Clock::now();
+  std::map<std::string_view, Entries::iterator> first;  // of each owner; end(): it has no turn
+  for (auto next = entries_.begin(); next != entries_.end(); ++next) {
+    const Entry& entry = next->second;
+    const std::string_view owner = entry.row.owner;
+    if (entry.cancel != nullptr) {
+      if (entry.waits_for_memory) first[owner] = entries_.end();
+    } else if (MayMove(entry.job.state(), v1::JOB_STATE_RUNNING) && !first.contains(owner)) {
+      if (!entry.not_before.has_value() || *entry.not_before <= now) {
+        first.emplace(owner, next);
+      } else {
+        *soonest = std::min(soonest->value_or(*entry.not_before), *entry.not_before);
+      }
+    }
+  }
+  std::erase_if(first, [&](const auto& one) { return one.second == entries_.end(); });
+  if (first.empty()) return entries_.end();
+  const auto after = first.upper_bound(last_owner_);
+  return after == first.end() ? first.begin()->second : after->second;
+}
+
 std::optional<JobRun> JobBoard::Claim() {
   JobRun run;
   Woken woken;
@@ -18,15 +42,8 @@ std::optional<JobRun> JobBoard::Claim() {
     std::unique_lock lock(mutex_);
     for (;;) {
       if (stopped_) return std::nullopt;
-      const Clock::time_point now = Clock::now();
       std::optional<Clock::time_point> soonest;
-      auto next = entries_.begin();
-      for (; next != entries_.end(); ++next) {
-        const Entry& entry = next->second;
-        if (entry.cancel != nullptr || !MayMove(entry.job.state(), v1::JOB_STATE_RUNNING)) continue;
-        if (!entry.not_before.has_value() || *entry.not_before <= now) break;
-        soonest = std::min(soonest.value_or(*entry.not_before), *entry.not_before);
-      }
+      const auto next = NextToRun(&soonest);
       if (next != entries_.end()) {
         run.number = next->first;
         break;
@@ -44,6 +61,8 @@ std::optional<JobRun> JobBoard::Claim() {
     }
     entry.cancel = std::make_shared<CancelToken>();
     entry.not_before.reset();
+    entry.waits_for_memory = false;
+    last_owner_ = entry.row.owner;
     ++running_;
     run.id = entry.row.id;
     run.owner = entry.job.owner();
@@ -56,6 +75,14 @@ std::optional<JobRun> JobBoard::Claim() {
   // That it runs is known after a restart even if this fails: it is QUEUED or SUSPENDED then.
   Persist(run.number).IgnoreError();
   return run;
+}
+
+void JobBoard::SetWaiting(int64_t number, bool waits) {
+  {
+    std::lock_guard lock(mutex_);
+    if (Entry* const entry = FindNumber(number)) entry->waits_for_memory = waits;
+  }
+  if (!waits) work_.notify_all();
 }
 
 void JobBoard::Stop() {

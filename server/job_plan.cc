@@ -10,7 +10,6 @@
 #include "backends/core/sha256.h"
 #include "server/contraction_checks.h"
 #include "server/contraction_report.h"
-#include "server/plan_finder.h"
 #include "server/tensor_codec.h"
 
 namespace tenon::server {
@@ -50,7 +49,7 @@ absl::Status CheckNoneVaries(const ContractCall& call) {
 }
 
 // Names in the header what was chosen for the call, and leaves the operands' bytes out.
-void Bind(const ContractCall& call, const v1::PlanSummary& plan, v1::ContractHeader* header) {
+void BindHeader(const ContractCall& call, const v1::PlanSummary& plan, v1::ContractHeader* header) {
   auto* operands = header->has_einsum() ? header->mutable_einsum()->mutable_operands()
                                         : header->mutable_network()->mutable_operands();
   for (int k = 0; k < operands->size(); ++k) {
@@ -87,64 +86,6 @@ int64_t DataBytes(const ContractCall& call, const schedule::ContractionJob& job,
   return static_cast<int64_t>(std::min<__int128>(bytes, kHugeBytes));
 }
 
-// The plan of the call with its path, whatever the caller wants to see of it.
-absl::StatusOr<v1::PlanSummary> FindFullPlan(const ContractCall& call, ServerState* state,
-                                             const CancelToken* cancel) {
-  ContractCall planned = call;
-  for (OperandSource& operand : planned.operands) {
-    operand.stored.reset();  // when the job runs they come from its own store
-    operand.inline_bytes.reset();
-  }
-  planned.detail = v1::REPORT_DETAIL_FULL;
-  TENON_RETURN_IF_ERROR(FindPlan(&planned, state, cancel, nullptr));
-  TENON_ASSIGN_OR_RETURN(const auto job, PrepareCall(planned, cancel, &state->programs));
-  v1::PlanSummary plan;
-  WritePlanSummary(planned, *job, &plan);
-  return plan;
-}
-
-absl::StatusOr<PlannedJob> PlanContraction(v1::SubmitContractionHeader header, ServerState* state,
-                                           const std::string& owner, const CancelToken* cancel) {
-  PlannedJob planned;
-  v1::SubmitContractionHeader bound = header;
-  TENON_ASSIGN_OR_RETURN(planned.call, DecodeHeader(header.mutable_contraction(), *state, owner,
-                                                    HeaderUse::kContract));
-  TENON_RETURN_IF_ERROR(CheckNoneVaries(planned.call));
-  TENON_ASSIGN_OR_RETURN(v1::PlanSummary plan, FindFullPlan(planned.call, state, cancel));
-  Bind(planned.call, plan, bound.mutable_contraction());
-  v1::ContractHeader to_run = bound.contraction();
-  TENON_ASSIGN_OR_RETURN(const ContractCall call,
-                         DecodeHeader(&to_run, *state, owner, HeaderUse::kContract));
-  TENON_ASSIGN_OR_RETURN(const auto job, PrepareCall(call, cancel, &state->programs));
-  bound.mutable_contraction()->mutable_execution()->set_required_fingerprint(job->fingerprint());
-  plan.set_program_fingerprint(job->fingerprint());
-  if (planned.call.detail == v1::REPORT_DETAIL_BRIEF) {
-    plan.clear_path();
-    plan.clear_sliced_indices();
-  }
-  const TensorSpec result = ResultSpec(call, *job);
-  TENON_ASSIGN_OR_RETURN(const int64_t result_bytes, CheckedByteCount(result));
-  const int64_t last =
-      call.request.last_group > 0 ? call.request.last_group : job->program().n_groups();
-
-  NewJob& out = planned.job;
-  out.request_id = planned.call.request_id;
-  out.header = bound.SerializeAsString();
-  if (bound.has_ttl_seconds()) out.ttl_seconds = bound.ttl_seconds();
-  out.job.set_display_name(bound.display_name());
-  *out.job.mutable_plan() = std::move(plan);
-  WriteTensorSpec(result, out.job.mutable_result_spec());
-  out.job.set_result_bytes(result_bytes);
-  out.job.set_groups_total(last - call.request.first_group);
-  WriteMemoryPlan(*job, StagingBytes(call, *job), out.plan.mutable_memory());
-  out.plan.set_planned_peak_bytes(out.plan.memory().total_bytes());
-  if (const auto seconds = job->predicted_seconds()) out.plan.set_estimated_seconds(*seconds);
-  planned.store_bytes = DataBytes(call, *job, out.job.groups_total(), result_bytes) +
-                        static_cast<int64_t>(out.header.size() + out.job.ByteSizeLong()) +
-                        JobStore::kRowBytes;
-  return planned;
-}
-
 }  // namespace
 
 std::string HeaderSha256(const v1::SubmitContractionHeader& header) {
@@ -163,11 +104,91 @@ absl::Status AtContraction(const absl::Status& status) {
   return PrefixFields(WithoutHeader(status), "header.contraction.");
 }
 
-absl::StatusOr<PlannedJob> PlanJob(v1::SubmitContractionHeader header, ServerState* state,
-                                   const std::string& owner, const CancelToken* cancel) {
+absl::StatusOr<std::unique_ptr<JobPlanner>> JobPlanner::Create(v1::SubmitContractionHeader header,
+                                                               ServerState* state,
+                                                               std::string owner,
+                                                               const CancelToken* cancel) {
   TENON_RETURN_IF_ERROR(CheckOptions(header));
-  auto planned = PlanContraction(std::move(header), state, owner, cancel);
+  std::unique_ptr<JobPlanner> planner(
+      new JobPlanner(std::move(header), state, std::move(owner), cancel));
+  const absl::Status read = planner->ReadHeader();
+  if (!read.ok()) return AtContraction(read);
+  return planner;
+}
+
+absl::Status JobPlanner::ReadHeader() {
+  v1::ContractHeader header = bound_.contraction();
+  TENON_ASSIGN_OR_RETURN(call_, DecodeHeader(&header, *state_, owner_, HeaderUse::kContract));
+  TENON_RETURN_IF_ERROR(CheckNoneVaries(call_));
+  planned_ = call_;
+  for (OperandSource& operand : planned_.operands) {
+    operand.stored.reset();  // when the job runs they come from its own store
+    operand.inline_bytes.reset();
+  }
+  planned_.detail = v1::REPORT_DETAIL_FULL;
+  finder_ = std::make_unique<PlanFinder>(&planned_, state_, cancel_, nullptr);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> JobPlanner::FindAtOnce() {
+  auto found = finder_->FindAtOnce();
+  if (!found.ok()) return AtContraction(found.status());
+  return found;
+}
+
+absl::Status JobPlanner::Search() {
+  const absl::Status found = finder_->Search();
+  return found.ok() ? found : AtContraction(found);
+}
+
+absl::StatusOr<PlannedJob> JobPlanner::Bind() {
+  auto planned = BindCall();
   if (!planned.ok()) return AtContraction(planned.status());
+  return planned;
+}
+
+absl::StatusOr<v1::PlanSummary> JobPlanner::FullPlan() const {
+  TENON_ASSIGN_OR_RETURN(const auto job, PrepareCall(planned_, cancel_, &state_->programs));
+  v1::PlanSummary plan;
+  WritePlanSummary(planned_, *job, &plan);
+  return plan;
+}
+
+absl::StatusOr<PlannedJob> JobPlanner::BindCall() {
+  TENON_ASSIGN_OR_RETURN(v1::PlanSummary plan, FullPlan());
+  BindHeader(call_, plan, bound_.mutable_contraction());
+  v1::ContractHeader to_run = bound_.contraction();
+  TENON_ASSIGN_OR_RETURN(const ContractCall call,
+                         DecodeHeader(&to_run, *state_, owner_, HeaderUse::kContract));
+  TENON_ASSIGN_OR_RETURN(const auto job, PrepareCall(call, cancel_, &state_->programs));
+  bound_.mutable_contraction()->mutable_execution()->set_required_fingerprint(job->fingerprint());
+  plan.set_program_fingerprint(job->fingerprint());
+  if (call_.detail == v1::REPORT_DETAIL_BRIEF) {
+    plan.clear_path();
+    plan.clear_sliced_indices();
+  }
+  const TensorSpec result = ResultSpec(call, *job);
+  TENON_ASSIGN_OR_RETURN(const int64_t result_bytes, CheckedByteCount(result));
+  const int64_t last =
+      call.request.last_group > 0 ? call.request.last_group : job->program().n_groups();
+
+  PlannedJob planned;
+  NewJob& out = planned.job;
+  out.request_id = call_.request_id;
+  out.header = bound_.SerializeAsString();
+  if (bound_.has_ttl_seconds()) out.ttl_seconds = bound_.ttl_seconds();
+  out.job.set_display_name(bound_.display_name());
+  *out.job.mutable_plan() = std::move(plan);
+  WriteTensorSpec(result, out.job.mutable_result_spec());
+  out.job.set_result_bytes(result_bytes);
+  out.job.set_groups_total(last - call.request.first_group);
+  WriteMemoryPlan(*job, StagingBytes(call, *job), out.plan.mutable_memory());
+  out.plan.set_planned_peak_bytes(out.plan.memory().total_bytes());
+  if (const auto seconds = job->predicted_seconds()) out.plan.set_estimated_seconds(*seconds);
+  planned.store_bytes = DataBytes(call, *job, out.job.groups_total(), result_bytes) +
+                        static_cast<int64_t>(out.header.size() + out.job.ByteSizeLong()) +
+                        JobStore::kRowBytes;
+  planned.call = std::move(call_);
   return planned;
 }
 

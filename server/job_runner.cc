@@ -19,8 +19,10 @@ namespace tenon::server {
 namespace {
 
 constexpr std::chrono::milliseconds kTidyInterval(200);
-// How often a job looks whether its memory is free.
-constexpr std::chrono::milliseconds kMemoryInterval(50);
+// How often a job that waits for memory looks whether it was cancelled.
+constexpr std::chrono::milliseconds kCancelInterval(50);
+// So many jobs may wait for memory while others run.
+constexpr int kMostWaiting = 8;
 
 // There was no memory for the work, on the device or here.
 bool IsShortage(const absl::Status& status) {
@@ -37,8 +39,9 @@ bool IsAbsence(const absl::Status& status) {
 }  // namespace
 
 JobRunner::JobRunner(ServerState* state, const Options& options)
-    : state_(state), board_(*state->jobs), options_(options) {
-  for (int i = 0; i < options.threads; ++i) threads_.emplace_back([this] { Work(); });
+    : state_(state), board_(*state->jobs), options_(options), free_places_(options.threads) {
+  for (int i = 0; i < options.threads + kMostWaiting; ++i)
+    threads_.emplace_back([this] { Work(); });
   supervisor_ = std::thread([this] { Supervise(); });
 }
 
@@ -63,7 +66,29 @@ void JobRunner::Stop() {
 }
 
 void JobRunner::Work() {
-  while (const std::optional<JobRun> run = board_.Claim()) Run(*run);
+  bool more = true;
+  while (more && TakePlace()) {
+    const std::optional<JobRun> run = board_.Claim();
+    if (run.has_value()) Run(*run);
+    more = run.has_value();
+    GivePlace();
+  }
+}
+
+bool JobRunner::TakePlace() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return free_places_ > 0 || stop_time_.has_value(); });
+  if (stop_time_.has_value()) return false;
+  --free_places_;
+  return true;
+}
+
+void JobRunner::GivePlace() {
+  {
+    std::lock_guard lock(mutex_);
+    ++free_places_;
+  }
+  changed_.notify_all();
 }
 
 void JobRunner::Supervise() {
@@ -95,7 +120,8 @@ absl::Status JobRunner::Execute(const JobRun& run, double* run_seconds) {
   TENON_ASSIGN_OR_RETURN(ContractCall call, DecodeHeader(header.mutable_contraction(), *state_,
                                                          run.owner, HeaderUse::kContract));
   ContractWork work(std::move(call), state_, run.cancel.get());
-  TENON_RETURN_IF_ERROR(Admit(&work, run));
+  TENON_RETURN_IF_ERROR(
+      Admit(&work, JobPriorityOf(header.contraction().execution().priority()), run));
   TENON_ASSIGN_OR_RETURN(std::vector<Tensor> operands, LoadOperands(work, run));
   work.SetFixed(std::move(operands));
   const auto& request = work.call().request;
@@ -127,22 +153,53 @@ absl::Status JobRunner::Execute(const JobRun& run, double* run_seconds) {
 }
 
 // Plans and reserves; waits while others hold the memory.
-absl::Status JobRunner::Admit(ContractWork* work, const JobRun& run) {
+absl::Status JobRunner::Admit(ContractWork* work, Priority priority, const JobRun& run) {
   TENON_ASSIGN_OR_RETURN(const bool found, work->FindPlanAtOnce());
   if (!found) TENON_RETURN_IF_ERROR(work->SearchPlan());
   TENON_RETURN_IF_ERROR(work->Prepare());
-  for (;;) {
-    auto reserved = state_->budget.Reserve(work->planned_peak_bytes());
-    if (reserved.ok()) {
-      work->Admit(*std::move(reserved));
-      return absl::OkStatus();
-    }
-    if (GetErrorDetails(reserved.status()).reason != Reason::kOverloaded) return reserved.status();
-    TENON_RETURN_IF_ERROR(run.cancel->Check());
+  TENON_ASSIGN_OR_RETURN(Reservation reservation,
+                         ReserveInTurn(work->planned_peak_bytes(), priority, run));
+  work->Admit(std::move(reservation));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Reservation> JobRunner::ReserveInTurn(int64_t bytes, Priority priority,
+                                                     const JobRun& run) {
+  std::optional<absl::StatusOr<Reservation>> outcome;  // with mutex_ held
+  const auto tell = [&](absl::StatusOr<Reservation> told) {
+    std::lock_guard lock(mutex_);
+    outcome = std::move(told);
+    changed_.notify_all();  // with the lock held: the wait may be over, and `outcome` gone
+  };
+  const uint64_t ticket = NewTicket();
+  TENON_ASSIGN_OR_RETURN(std::optional<Reservation> free,
+                         state_->budget.ReserveInTurn({.ticket = ticket,
+                                                       .priority = priority,
+                                                       .bytes = bytes,
+                                                       .bounded = false,
+                                                       .granted = tell,
+                                                       .refused = tell}));
+  if (free.has_value()) return *std::move(free);
+  board_.SetWaiting(run.number, true);
+  GivePlace();
+  absl::Status over;
+  {
     std::unique_lock lock(mutex_);
-    if (stop_time_.has_value()) return JobsStopped();
-    changed_.wait_for(lock, kMemoryInterval);
+    while (!outcome.has_value()) {
+      if (over.ok()) over = stop_time_.has_value() ? JobsStopped() : run.cancel->Check();
+      if (!over.ok()) {
+        lock.unlock();
+        const bool left = state_->budget.Leave(ticket);
+        lock.lock();
+        if (left) break;
+      }
+      changed_.wait_for(lock, kCancelInterval, [&] { return outcome.has_value(); });
+    }
+    --free_places_;
   }
+  board_.SetWaiting(run.number, false);
+  if (!over.ok()) return over;
+  return *std::move(outcome);
 }
 
 absl::StatusOr<std::vector<Tensor>> JobRunner::LoadOperands(const ContractWork& work,

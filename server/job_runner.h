@@ -21,12 +21,14 @@
 namespace tenon::server {
 
 // A thread for each job that runs, none of which is one of the executor's, so that jobs keep no
-// request waiting; and one that tidies the board. A job reserves its planned peak when it runs and
-// waits while that is not free. Made once the providers are warm; goes before the state.
+// request waiting; and one that tidies the board. A job reserves its planned peak when it runs, in
+// the line of all that wait for memory, as bulk work unless its submission says otherwise. While it
+// waits there, other owners' jobs run in its place; once it has its memory, it runs at once beside
+// them. Made once the providers are warm; goes before the state.
 class JobRunner {
  public:
   struct Options {
-    int threads = 1;
+    int threads = 1;  // jobs that run at the same time
     // Finished groups are stored this often at most.
     std::chrono::milliseconds store_interval{1000};  // 0: after every group, whatever it costs
     // After Stop a job may go on for this long until a group is finished and stored; what is not
@@ -54,11 +56,16 @@ class JobRunner {
  private:
   using Clock = std::chrono::steady_clock;
 
+  // A place among those that run. False after Stop.
+  bool TakePlace();
+  void GivePlace();
   void Work();
   void Supervise();
   void Run(const JobRun& run);
   absl::Status Execute(const JobRun& run, double* run_seconds);
-  absl::Status Admit(ContractWork* work, const JobRun& run);
+  absl::Status Admit(ContractWork* work, Priority priority, const JobRun& run);
+  // Waits until the bytes are free, the job is cancelled, or the runner stops.
+  absl::StatusOr<Reservation> ReserveInTurn(int64_t bytes, Priority priority, const JobRun& run);
   absl::StatusOr<std::vector<Tensor>> LoadOperands(const ContractWork& work, const JobRun& run);
   absl::Status Resume(ContractWork* work, JobCheckpoint* checkpoint, Reservation* reservation);
   absl::Status Finish(const JobRun& run, ContractWork* work, ContractWork::Result result,
@@ -80,6 +87,7 @@ class JobRunner {
   };
   std::map<int64_t, Shortages> shortages_;  // by job
   std::optional<Clock::time_point> stop_time_;
+  int free_places_;  // below 0 while jobs that have waited run beside those that took their places
   bool done_ = false;
   std::vector<std::thread> threads_;
   std::thread supervisor_;

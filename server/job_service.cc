@@ -125,7 +125,7 @@ class JobService final : public Methods {
   grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context,
                                       const v1::CancelJobRequest* request,
                                       v1::CancelJobResponse* response) override {
-    return AnswerFromDisk(context, "tenon.v1.JobService/CancelJob", [=, this]() -> absl::Status {
+    return AnswerOnceStored(context, "tenon.v1.JobService/CancelJob", [=, this]() -> absl::Status {
       TENON_ASSIGN_OR_RETURN(*response->mutable_job(),
                              state_->jobs->Cancel(identify_(*context).name, request->name()));
       return absl::OkStatus();
@@ -135,7 +135,7 @@ class JobService final : public Methods {
   grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* context,
                                       const v1::DeleteJobRequest* request,
                                       v1::DeleteJobResponse* response) override {
-    return AnswerFromDisk(context, "tenon.v1.JobService/DeleteJob", [=, this]() -> absl::Status {
+    return AnswerOnceStored(context, "tenon.v1.JobService/DeleteJob", [=, this]() -> absl::Status {
       TENON_ASSIGN_OR_RETURN(const int64_t bytes,
                              state_->jobs->Delete(identify_(*context).name, request->name()));
       response->set_freed_bytes(bytes);
@@ -177,14 +177,15 @@ class JobService final : public Methods {
     return new Refusal<Reactor>(state_, Method::kJob, name, allowed);
   }
 
-  // Runs `answer` where waiting for a disk holds up no call that needs none.
-  grpc::ServerUnaryReactor* AnswerFromDisk(grpc::CallbackServerContext* context,
-                                           std::string_view name,
-                                           std::function<absl::Status()> answer) {
+  // Runs `answer`, which writes a little, where waiting for a disk holds up no call that needs
+  // none.
+  grpc::ServerUnaryReactor* AnswerOnceStored(grpc::CallbackServerContext* context,
+                                             std::string_view name,
+                                             std::function<absl::Status()> answer) {
     if (auto* refused = RefusedCall<grpc::ServerUnaryReactor>(context, name)) return refused;
     grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
     auto record = std::make_shared<CallRecord>(&state_->metrics, Method::kJob, name);
-    state_->listing.Continue([reactor, record, answer = std::move(answer)] {
+    state_->storing.Continue([reactor, record, answer = std::move(answer)] {
       const absl::Status status = AnswerWithinMemory(answer);
       record->End(status);
       reactor->Finish(ToGrpcStatus(status));

@@ -21,6 +21,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/fair_mutex.h"
 #include "server/sqlite.h"
 
 namespace tenon::server {
@@ -160,7 +161,8 @@ class JobStore {
   absl::Status UpdateRow(const JobRow& row);
 
   const FolderLock lock_;  // given back when the file is closed
-  std::mutex write_mutex_, read_mutex_;
+  FairMutex write_mutex_;
+  std::mutex read_mutex_;
   Reserve reserve_;  // with write_mutex_ held
   Database writer_, reader_;
 };

@@ -5,8 +5,10 @@
 
 #include "backends/core/error.h"
 #include "backends/core/file.h"
+#include "backends/core/utf8.h"
 #include "server/bidi_stream.h"
 #include "server/frames.h"
+#include "server/plan_finder.h"
 #include "server/status.h"
 #include "server/tensor_codec.h"
 
@@ -17,11 +19,6 @@ constexpr char kMethodName[] = "tenon.v1.JobService/SubmitContraction";
 // Of the table in job.proto, where they differ from those of Contract.
 constexpr char kStart[] = "START", kUpload[] = "UPLOAD";
 
-absl::Status OutOfMemory() {
-  return Error(Reason::kOverloaded, "there is no memory for the upload")
-      .Meta("retry_delay_seconds", 1);
-}
-
 }  // namespace
 
 JobSubmission::JobSubmission(grpc::CallbackServerContext* context, ServerState* state,
@@ -31,57 +28,61 @@ JobSubmission::JobSubmission(grpc::CallbackServerContext* context, ServerState* 
       owner_(std::move(owner)),
       response_(response),
       record_(&state->metrics, Method::kJob, kMethodName),
-      cancel_(CallDeadline(*context)) {
+      cancel_(CallDeadline(*context)),
+      wait_(state, cancel_.deadline()) {
   state_->watchdog.Add(this);
   StartRead(&received_);
-  Release();
 }
 
 void JobSubmission::OnReadDone(bool ok) {
-  {
-    std::lock_guard lock(mutex_);
-    if (finished_) return;
-    ++holders_;
-  }
-  absl::StatusOr<Next> next = Next::kRead;
-  try {
-    next = ok ? OnFrame() : OnHalfClose();
-  } catch (const std::bad_alloc&) {
-    next = OutOfMemory();
-  }
-  if (!next.ok()) return Release(next.status());
-  if (*next == Next::kTask) return;
-  StartRead(&received_);
-  Release();
+  const auto held = Hold();
+  if (ended()) return;
+  const absl::Status status = AnswerWithinMemory([&] { return ok ? OnFrame() : OnHalfClose(); });
+  if (!status.ok()) End(status);
 }
 
-absl::StatusOr<JobSubmission::Next> JobSubmission::OnFrame() {
+absl::Status JobSubmission::OnFrame() {
   static constexpr int kChunkFields[] = {v1::SubmitContractionRequest::kChunkFieldNumber};
   ++frames_;
   if (const auto split = SplitChunk(&received_, kChunkFields)) return OnChunk(split->chunk);
   TENON_RETURN_IF_ERROR(ParseFrame(frames_, &received_, &request_));
   if (request_.has_chunk()) return OnChunk(request_.chunk());
-  if (header_seen_) {
-    TENON_RETURN_IF_ERROR(upload_->OnFrame(request_));
-    return Next::kRead;
-  }
+  if (!header_seen_) return OnHeader();
+  TENON_RETURN_IF_ERROR(upload_->OnFrame(request_));
+  StartRead(&received_);
+  return absl::OkStatus();
+}
+
+absl::Status JobSubmission::OnHeader() {
   if (!request_.has_header()) return IllegalFrame(kStart, request_);
   header_seen_ = true;
-  record_.set_request_id(request_.header().contraction().request_id());
+  const v1::ContractHeader& header = request_.header().contraction();
+  record_.set_request_id(header.request_id());
+  request_id_ = std::string(
+      Utf8Prefix(header.request_id(), static_cast<size_t>(state_->limits.max_name_bytes)));
   TENON_RETURN_IF_ERROR(state_->lifecycle.CheckAdmitting());
-  TENON_RETURN_IF_ERROR(state_->executor.Submit([this] { Plan(); }));
-  return Next::kTask;
+  wait_.SetPriority(PriorityOf(header.execution().priority()));
+  // Another value is refused later.
+  if (header.execution().max_queue_seconds() > 0) {
+    wait_.SetLimit(header.execution().max_queue_seconds(),
+                   "header.contraction.execution.max_queue_seconds");
+  }
+  TENON_RETURN_IF_ERROR(wait_.ForSlot(&state_->executor, Step(&JobSubmission::Plan), Refused()));
+  LeaveIfOver();
+  return absl::OkStatus();
 }
 
-absl::StatusOr<JobSubmission::Next> JobSubmission::OnChunk(const ChunkView& chunk) {
+absl::Status JobSubmission::OnChunk(const ChunkView& chunk) {
   if (!header_seen_) return FrameOrderError(kStart, "chunk");
   TENON_RETURN_IF_ERROR(upload_->OnChunk(chunk));
-  return Next::kRead;
+  StartRead(&received_);
+  return absl::OkStatus();
 }
 
-absl::StatusOr<JobSubmission::Next> JobSubmission::OnHalfClose() {
+absl::Status JobSubmission::OnHalfClose() {
   if (context_->IsCancelled()) {
-    return Error(Reason::kClientCancelled, "the submission was cancelled");
+    cancel_.Cancel(ReasonOfCancel(cancel_));
+    return cancel_.Check();
   }
   if (!header_seen_) {
     return Error(Reason::kTruncatedUpload, "the stream ended in state START, before a header")
@@ -90,54 +91,95 @@ absl::StatusOr<JobSubmission::Next> JobSubmission::OnHalfClose() {
   }
   const absl::Status status = upload_->OnHalfClose();
   if (!status.ok()) return AtContraction(PrefixFields(status, planned_->call.expression_field));
-  // The last read is over: nothing else touches the upload while it is stored.
-  state_->listing.Continue([this] { Release(AnswerWithinMemory([this] { return Store(); })); });
-  return Next::kTask;
+  // The last read is over: nothing else touches the upload while it is stored. That is not watched:
+  // a disk need not stop when it is told to.
+  state_->storing.Continue([self = Hold()] { self->Do(&JobSubmission::Store); }, Priority::kBulk);
+  return absl::OkStatus();
 }
 
-void JobSubmission::Plan() {
-  absl::StatusOr<bool> upload = false;
-  try {
-    upload = PrepareUpload();
-  } catch (const std::bad_alloc&) {
-    upload = OutOfMemory();
-  }
-  if (!upload.ok()) return Release(upload.status());
-  if (!*upload) return Release(absl::OkStatus());
-  StartRead(&received_);
-  Release();
+void JobSubmission::Do(Stage stage) {
+  const absl::Status status = AnswerWithinMemory([&]() -> absl::Status {
+    TENON_RETURN_IF_ERROR(cancel_.Check());
+    return (this->*stage)();
+  });
+  if (!status.ok()) End(status);
 }
 
-// False when the job exists already and is the answer.
-absl::StatusOr<bool> JobSubmission::PrepareUpload() {
-  TENON_RETURN_IF_ERROR(cancel_.Check());
+std::function<void()> JobSubmission::Step(Stage stage) {
+  return [self = Hold(), stage] {
+    const WorkWatch::Entry entry(&self->state_->work_watch, &self->cancel_, kMethodName, "planning",
+                                 self->request_id_);
+    self->Do(stage);
+  };
+}
+
+std::function<void(const absl::Status&)> JobSubmission::Refused() {
+  return [self = Hold()](const absl::Status& why) { self->End(why); };
+}
+
+void JobSubmission::LeaveIfOver() {
+  if (cancel_.cancelled() && wait_.Leave()) End(cancel_.Check());
+}
+
+// Answers with the job that exists already, if there is one.
+absl::Status JobSubmission::Plan() {
   v1::SubmitContractionHeader header = std::move(*request_.mutable_header());
-  const std::string sha256 = HeaderSha256(header);
+  header_sha256_ = HeaderSha256(header);
   const std::string& request_id = header.contraction().request_id();
   if (!request_id.empty()) {
     TENON_ASSIGN_OR_RETURN(const auto found,
-                           state_->jobs->FindSubmitted(owner_, request_id, sha256));
-    if (found.has_value()) {
-      TENON_RETURN_IF_ERROR(Respond(*found));
-      return false;
-    }
+                           state_->jobs->FindSubmitted(owner_, request_id, header_sha256_));
+    if (found.has_value()) return Answer(*found);
   }
-  TENON_ASSIGN_OR_RETURN(planned_, PlanJob(std::move(header), state_, owner_, &cancel_));
+  TENON_ASSIGN_OR_RETURN(planner_, JobPlanner::Create(std::move(header), state_, owner_, &cancel_));
+  TENON_ASSIGN_OR_RETURN(const bool found, planner_->FindAtOnce());
+  if (found) return Admit();
+  QueueSearch(state_, &wait_, &cancel_, planner_->search_need(), Step(&JobSubmission::Search),
+              Refused());
+  return absl::OkStatus();
+}
+
+absl::Status JobSubmission::Search() {
+  TENON_RETURN_IF_ERROR(planner_->Search());
+  state_->executor.Continue(Step(&JobSubmission::Admit), wait_.priority());
+  return absl::OkStatus();
+}
+
+// Takes the job's place in the store, and the memory for the operands that will come.
+absl::Status JobSubmission::Admit() {
+  TENON_ASSIGN_OR_RETURN(planned_, planner_->Bind());
+  planner_.reset();
   planned_->job.owner = owner_;
-  planned_->job.header_sha256 = sha256;
+  planned_->job.header_sha256 = header_sha256_;
   TENON_ASSIGN_OR_RETURN(place_, state_->jobs->Reserve(owner_, planned_->store_bytes));
   int64_t bytes = 0;
   for (const OperandSource& operand : planned_->call.operands) {
     if (operand.stored == nullptr) bytes += CheckedByteCount(operand.spec).value_or(0);
   }
-  TENON_ASSIGN_OR_RETURN(memory_, state_->budget.Reserve(bytes));
+  const auto granted = [self = Hold()](Reservation memory) {
+    self->memory_ = std::move(memory);
+    self->state_->executor.Continue(self->Step(&JobSubmission::BeginUpload),
+                                    self->wait_.priority());
+  };
+  TENON_ASSIGN_OR_RETURN(std::optional<Reservation> memory,
+                         wait_.ForMemory(&state_->budget, bytes, granted, Refused()));
+  if (memory.has_value()) {
+    memory_ = *std::move(memory);
+    return BeginUpload();
+  }
+  LeaveIfOver();
+  return absl::OkStatus();
+}
+
+absl::Status JobSubmission::BeginUpload() {
+  wait_.Admitted();
   TENON_ASSIGN_OR_RETURN(
       upload_, ContractUpload::Create(&planned_->call.operands, state_->limits, {}, kUpload));
-  return true;
+  StartRead(&received_);
+  return absl::OkStatus();
 }
 
 absl::Status JobSubmission::Store() {
-  TENON_RETURN_IF_ERROR(cancel_.Check());
   const std::vector<Tensor> fixed = upload_->TakeFixed();
   state_->metrics.AddPayloadBytes(Method::kJob, Direction::kReceived, upload_->received_bytes());
   for (size_t k = 0; k < fixed.size(); ++k) {
@@ -147,17 +189,26 @@ absl::Status JobSubmission::Store() {
   }
   TENON_ASSIGN_OR_RETURN(const v1::SubmitContractionResponse response,
                          state_->jobs->Add(planned_->job, std::move(place_)));
-  return Respond(response);
+  return Answer(response);
 }
 
-absl::Status JobSubmission::Respond(const v1::SubmitContractionResponse& response) {
-  return SerializeFrame(response, response_);
+absl::Status JobSubmission::Answer(const v1::SubmitContractionResponse& response) {
+  TENON_RETURN_IF_ERROR(SerializeFrame(response, response_));
+  End(absl::OkStatus());
+  return absl::OkStatus();
 }
 
-void JobSubmission::Release(std::optional<absl::Status> outcome) {
+std::shared_ptr<JobSubmission> JobSubmission::Hold() {
   {
     std::lock_guard lock(mutex_);
-    if (!outcome_.has_value()) outcome_ = std::move(outcome);
+    ++holders_;
+  }
+  return {this, [](JobSubmission* call) { call->Release(); }};
+}
+
+void JobSubmission::Release() {
+  {
+    std::lock_guard lock(mutex_);
     if (--holders_ > 0 || !outcome_.has_value() || finished_) return;
     finished_ = true;
   }
@@ -165,7 +216,22 @@ void JobSubmission::Release(std::optional<absl::Status> outcome) {
   Finish(ToGrpcStatus(*outcome_));
 }
 
-void JobSubmission::OnCancel() { cancel_.Cancel(); }
+// By a holder.
+void JobSubmission::End(const absl::Status& outcome) {
+  std::lock_guard lock(mutex_);
+  if (!outcome_.has_value()) outcome_ = outcome;
+}
+
+bool JobSubmission::ended() {
+  std::lock_guard lock(mutex_);
+  return outcome_.has_value();
+}
+
+void JobSubmission::OnCancel() {
+  const auto held = Hold();
+  cancel_.Cancel(ReasonOfCancel(cancel_));
+  if (wait_.Leave()) End(wait_.OutcomeInQueue(cancel_.Check()));
+}
 
 void JobSubmission::OnDone() {
   state_->watchdog.Remove(this);
@@ -173,12 +239,10 @@ void JobSubmission::OnDone() {
 }
 
 void JobSubmission::EndCall(const absl::Status& why) {
+  const auto held = Hold();
   cancel_.Cancel(GetErrorDetails(why).reason);
-  {
-    std::lock_guard lock(mutex_);
-    ++holders_;
-  }
-  Release(why);
+  End(why);
+  wait_.Leave();
 }
 
 }  // namespace tenon::server

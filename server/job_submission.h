@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -20,6 +21,7 @@
 #include "server/contraction_upload.h"
 #include "server/job_board.h"
 #include "server/job_plan.h"
+#include "server/queue_wait.h"
 #include "server/state.h"
 #include "server/unary.h"
 #include "server/write_watchdog.h"
@@ -27,8 +29,10 @@
 
 namespace tenon::server {
 
-// Parses the frames itself, as UploadReactor does, and for the same reason. Deletes itself after
-// OnDone. Plans in the executor, stores in `state->listing`, whose tasks may wait for disks.
+// Parses the frames itself, as UploadReactor does, and for the same reason. Takes its turns as a
+// contraction does: for a slot, for a search where the plan takes one, and for the memory of the
+// upload; whoever ends the call takes it out of the line. Nothing is read while it waits. Deletes
+// itself after OnDone.
 class JobSubmission final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
                             private WatchedStream {
  public:
@@ -37,25 +41,38 @@ class JobSubmission final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
                 grpc::ByteBuffer* response);
 
  private:
-  // What follows a reaction: the next read, or the task that it has begun.
-  enum class Next { kRead, kTask };
+  using Stage = absl::Status (JobSubmission::*)();
 
   void OnReadDone(bool ok) override;
   void OnCancel() override;
   void OnDone() override;
-  absl::StatusOr<Next> OnFrame();
-  absl::StatusOr<Next> OnChunk(const ChunkView& chunk);
-  absl::StatusOr<Next> OnHalfClose();
+  absl::Status OnFrame();
+  absl::Status OnHeader();
+  absl::Status OnChunk(const ChunkView& chunk);
+  absl::Status OnHalfClose();
 
-  // The executor's.
-  void Plan();
-  absl::StatusOr<bool> PrepareUpload();
+  // The stages, in order: in a slot of the executor, in one of the searches, in the executor again,
+  // and where the store is written.
+  absl::Status Plan();
+  absl::Status Search();
+  absl::Status Admit();
+  absl::Status BeginUpload();
   absl::Status Store();
-  absl::Status Respond(const v1::SubmitContractionResponse& response);
+  // By a holder. An error ends the call.
+  void Do(Stage stage);
+  // A task that does a stage of planning, with the call held until it has run or is dropped.
+  std::function<void()> Step(Stage stage);
+  std::function<void(const absl::Status&)> Refused();
+  // The end of the call takes it out of the line, unless it came before it was there.
+  void LeaveIfOver();
+  absl::Status Answer(const v1::SubmitContractionResponse& response);
 
-  // Whoever works on the call holds it: the constructor, a reaction, a task, the end from outside.
+  // Whoever works on the call holds it: a reaction, a wait in a line, a task, the end from outside.
   // It ends when nobody does and it is known how; the first to know decides.
-  void Release(std::optional<absl::Status> outcome = std::nullopt);
+  std::shared_ptr<JobSubmission> Hold();
+  void Release();
+  void End(const absl::Status& outcome);
+  bool ended();
 
   // It writes nothing before the end.
   bool WriteStalledSince(std::chrono::steady_clock::time_point) override { return false; }
@@ -68,17 +85,20 @@ class JobSubmission final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   grpc::ByteBuffer* const response_;
   CallRecord record_;
   CancelToken cancel_;
+  QueueWait wait_;
   grpc::ByteBuffer received_;
   v1::SubmitContractionRequest request_;
   int64_t frames_ = 0;  // that came
   bool header_seen_ = false;
+  std::string request_id_, header_sha256_;
+  std::unique_ptr<JobPlanner> planner_;
   std::optional<PlannedJob> planned_;
   JobPlace place_;
   Reservation memory_;  // of the upload
   std::unique_ptr<ContractUpload> upload_;
 
   std::mutex mutex_;
-  int holders_ = 1;  // the constructor
+  int holders_ = 0;
   bool finished_ = false;
   std::optional<absl::Status> outcome_;
 };

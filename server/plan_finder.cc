@@ -385,13 +385,6 @@ bool NeedsNoPlan(const ContractCall& call) {
          (call.operands.size() <= 2 || call.varies());
 }
 
-absl::Status FindPlan(ContractCall* call, ServerState* state, const CancelToken* cancel,
-                      const OnBetterPlan& on_better) {
-  PlanFinder finder(call, state, cancel, on_better);
-  TENON_ASSIGN_OR_RETURN(const bool found, finder.FindAtOnce());
-  return found ? absl::OkStatus() : finder.Search();
-}
-
 void QueueSearch(ServerState* state, QueueWait* wait, const CancelToken* cancel, SearchNeed need,
                  std::function<void()> search,
                  const std::function<void(const absl::Status&)>& refused) {

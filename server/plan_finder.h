@@ -52,11 +52,7 @@ class PlanFinder {
   std::unique_ptr<Finder> finder_;
 };
 
-// Both in one, for who has a thread to spare.
-absl::Status FindPlan(ContractCall* call, ServerState* state, const CancelToken* cancel,
-                      const OnBetterPlan& on_better);
-
-// Whether FindPlan has nothing to look up and nothing to search.
+// Whether a PlanFinder has nothing to look up and nothing to search.
 bool NeedsNoPlan(const ContractCall& call);
 // Takes a call through the queue of searches: for its memory, which is held until `search` has
 // returned, and for a slot. Brief ones have a queue of their own. Calls `search` on a thread of

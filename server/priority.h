@@ -31,6 +31,11 @@ constexpr Priority PriorityOf(v1::PriorityClass wire) {
                                                 : Priority::kDefault;
 }
 
+// Of a job: it may wait for everything else, unless its submission says otherwise.
+constexpr Priority JobPriorityOf(v1::PriorityClass wire) {
+  return wire == v1::PRIORITY_CLASS_UNSPECIFIED ? Priority::kBulk : PriorityOf(wire);
+}
+
 constexpr v1::PriorityClass ToWire(Priority priority) {
   return priority == Priority::kInteractive ? v1::PRIORITY_CLASS_INTERACTIVE
          : priority == Priority::kBulk      ? v1::PRIORITY_CLASS_BULK

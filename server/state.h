@@ -106,7 +106,8 @@ struct ServerState {
         executor(concurrent_requests, static_cast<size_t>(max_queued_requests)),
         searches(std::max(1, concurrent_requests - 1), static_cast<size_t>(max_queued_requests)),
         brief_searches(1, static_cast<size_t>(max_queued_requests)),
-        listing(1, static_cast<size_t>(max_queued_requests)) {
+        listing(1, static_cast<size_t>(max_queued_requests)),
+        storing(2, static_cast<size_t>(max_queued_requests)) {
     budget.SetRetryDelay([this] { return executor.RetryDelaySeconds(); });
   }
 
@@ -137,14 +138,17 @@ struct ServerState {
   // Last: their tasks use all of the above. Searches for plans, which can take minutes, have
   // threads of their own, so that work which has its plan never waits for them; and brief ones, as
   // those that a contraction without a plan makes by itself, one that no long one ever holds. What
-  // looks through folders has one, since it waits for disks. The tasks of all go on in the
-  // executor.
+  // looks through folders and reads results of jobs has one, since it waits for disks. The tasks of
+  // all go on in the executor.
   Executor executor;
   Executor searches;
   Executor brief_searches;
   Executor listing;
+  // What writes into the job store, which takes continuations alone. New jobs, which may be large,
+  // are bulk work there, so that they leave a thread to what is brief, and reading waits for none.
+  Executor storing;
 
-  // All of them: a request waits in one at a time.
+  // Those that have a queue of requests: one waits in one of them at a time.
   std::array<Executor*, 4> executors() { return {&executor, &searches, &brief_searches, &listing}; }
   std::array<const Executor*, 4> executors() const {
     return {&executor, &searches, &brief_searches, &listing};

@@ -257,6 +257,10 @@ TEST(MemoryLine, IsBoundedByClassAndMayBeLeft) {
   EXPECT_TRUE(budget.ReserveInTurn(request).ok());
   EXPECT_TRUE(budget.Leave(7));
   EXPECT_FALSE(budget.Leave(7));
+  request.priority = Priority::kBulk;
+  request.bounded = false;  // accepted before
+  EXPECT_TRUE(budget.ReserveInTurn(request).ok());
+  EXPECT_TRUE(budget.Leave(7));
   // Who does not wait is refused, and never goes before those that do.
   line.Release('a');
   Await([&] { return budget.waiting(Priority::kBulk) == 0; });

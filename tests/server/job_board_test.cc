@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include <filesystem>
+#include <future>
 #include <string>
 #include <vector>
 
@@ -216,6 +217,30 @@ TEST_F(JobBoardTest, JobsAreClaimedInOrderAndResumedByTheNextProcess) {
   EXPECT_EQ("jobs/" + board_->Claim()->id, two);
   board_->Stop();
   EXPECT_FALSE(board_->Claim().has_value());
+}
+
+TEST_F(JobBoardTest, OwnersTakeTurns) {
+  const std::vector<std::string> queued = {Name("1", "a"), Name("2", "a"), Name("3", "a"),
+                                           Name("1", "b"), Name("1", "c"), Name("2", "c")};
+  const auto claim = [&] { return "jobs/" + board_->Claim()->id; };
+  std::vector<std::string> claimed;
+  for (size_t i = 0; i < queued.size(); ++i) claimed.push_back(claim());
+  EXPECT_EQ(claimed, (std::vector<std::string>{queued[0], queued[3], queued[4], queued[1],
+                                               queued[5], queued[2]}));
+}
+
+TEST_F(JobBoardTest, AJobThatWaitsForMemoryLeavesItsTurnsToOtherOwners) {
+  const std::string first = Name("1", "a"), second = Name("2", "a"), other = Name("1", "b"),
+                    last = Name("2", "b");
+  const auto run = board_->Claim();
+  ASSERT_EQ("jobs/" + run->id, first);
+  board_->SetWaiting(run->number, true);
+  EXPECT_EQ("jobs/" + board_->Claim()->id, other);
+  EXPECT_EQ("jobs/" + board_->Claim()->id, last);
+  EXPECT_EQ(StateOf(second, "a"), v1::JOB_STATE_QUEUED);
+  auto next = std::async(std::launch::async, [&] { return board_->Claim(); });
+  board_->SetWaiting(run->number, false);
+  EXPECT_EQ("jobs/" + next.get()->id, second);
 }
 
 TEST_F(JobBoardTest, ACancelledJobDoesNotComeBack) {
