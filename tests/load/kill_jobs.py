@@ -168,18 +168,20 @@ def kill_in_run(stubs, server, name, reference, kill):
            and not has_ended(stubs, job)):
         time.sleep(0.01)
         written, job = server.last_write(), server.job(name)
-    if kill["in_write"]:
+    if kill["in_write"] and not has_ended(stubs, job):
         deadline = time.monotonic() + WRITE_SECONDS
         while server.last_write() == written and time.monotonic() < deadline:
             time.sleep(0.0001)
     server.kill()
     server.start()
     after = server.job(name)
+    ended = has_ended(stubs, after)
+    # Before the first stored groups it may be another write than theirs.
+    lost = kill["in_write"] and not ended and 0 < after.groups_done == job.groups_done
     finished = job.progress.slices_done * job.groups_total // reference["slices"]
     # Known as finished: progress is told five times a second.
     return {**kill, "finished_groups": max(finished, job.groups_done),
-            "stored_groups": after.groups_done, "ended": has_ended(stubs, after),
-            "write_was_lost": kill["in_write"] and after.groups_done == job.groups_done}
+            "stored_groups": after.groups_done, "ended": ended, "write_was_lost": lost}
 
 
 def disturbed(stubs, arguments, folder, reference, plan):
