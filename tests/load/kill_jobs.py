@@ -156,15 +156,15 @@ def kill_in_submission(stubs, arguments, server, moment):
     server.start()
 
 
-def kill_in_run(stubs, server, name, reference, kill):
+def kill_in_run(stubs, server, name, slices, run_seconds, kill):
     """Kills at `kill["moment"]`, in 0 to 1, of what is left of the job; returns what happened."""
     begin = time.monotonic()
     first = server.job(name)
     left = 1 - first.groups_done / first.groups_total
-    share = 1 - left * (1 - kill["moment"])  # of all slices: the job may be faster than its model
+    share = 1 - left * (1 - kill["moment"])  # of all slices: it may be faster
     written, job = server.last_write(), first
-    while (time.monotonic() - begin < kill["moment"] * left * reference["run_seconds"]
-           and job.progress.slices_done < share * reference["slices"]
+    while (time.monotonic() - begin < kill["moment"] * left * run_seconds
+           and job.progress.slices_done < share * slices
            and not has_ended(stubs, job)):
         time.sleep(0.01)
         written, job = server.last_write(), server.job(name)
@@ -178,21 +178,22 @@ def kill_in_run(stubs, server, name, reference, kill):
     ended = has_ended(stubs, after)
     # Before the first stored groups it may be another write than theirs.
     lost = kill["in_write"] and not ended and 0 < after.groups_done == job.groups_done
-    finished = job.progress.slices_done * job.groups_total // reference["slices"]
+    finished = job.progress.slices_done * job.groups_total // slices
     # Known as finished: progress is told five times a second.
     return {**kill, "finished_groups": max(finished, job.groups_done),
             "stored_groups": after.groups_done, "ended": ended, "write_was_lost": lost}
 
 
-def disturbed(stubs, arguments, folder, reference, plan):
-    """One run; returns what happened."""
+def disturbed(stubs, arguments, folder, reference, run_seconds, plan):
+    """One run of a job that should take `run_seconds`; returns what happened."""
     server = Server(stubs, arguments, folder)
     server.start()
     if plan["submission_moment"] is not None:
         kill_in_submission(stubs, arguments, server,
                            plan["submission_moment"] * reference["submission_seconds"])
     name = submit(stubs, server, arguments)
-    kills = [kill_in_run(stubs, server, name, reference, kill) for kill in plan["kills"]]
+    kills = [kill_in_run(stubs, server, name, reference["slices"], run_seconds, kill)
+             for kill in plan["kills"]]
     job = wait_for(stubs, server, name)
     digest = result_of(stubs, server, job)
     server.stop()
@@ -202,7 +203,7 @@ def disturbed(stubs, arguments, folder, reference, plan):
     anew = not last["ended"] and job.report.slice_groups > job.groups_total - last["stored_groups"]
     same = (digest, job.plan.program_fingerprint) == (reference["digest"], reference["fingerprint"])
     return {"submission_moment": plan["submission_moment"], "kills": kills,
-            "resumes": job.resume_count, "resumed_from_group": resumed_from,
+            "run_seconds": job.report.timing.request_seconds, "resumes": job.resume_count, "resumed_from_group": resumed_from,
             "computed_stored_groups_again": anew, "same": same}
 
 
@@ -248,7 +249,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", default=os.environ.get("TENON_BUILD_DIR", ROOT / "build"))
     parser.add_argument("--runs", type=int, default=50)
-    parser.add_argument("--slices", type=int, default=2048)
+    parser.add_argument("--slices", type=int, default=4096)
     parser.add_argument("--extent", type=int, default=256, help="of the result, in both directions")
     parser.add_argument("--inner", type=int, default=2048, help="extent that each slice sums over")
     parser.add_argument("--seed", type=int, default=1)
@@ -266,10 +267,12 @@ def main():
         reference, server = found
         print(f"undisturbed: {reference['run_seconds']:.1f} s, {reference['groups']} groups",
               flush=True)
-        runs = []
+        runs, run_seconds = [], reference["run_seconds"]
         for plan in plans_of(arguments.runs, random.Random(arguments.seed)):
             with tempfile.TemporaryDirectory() as run_folder:
-                runs.append(disturbed(stubs, arguments, run_folder, reference, plan))
+                runs.append(disturbed(stubs, arguments, run_folder, reference,
+                                      run_seconds, plan))
+            run_seconds = runs[-1]["run_seconds"]  # the machine's pace changes
             print(f"{len(runs)}: {describe(runs[-1])}", flush=True)
     summary = summarize(runs)
     result = {"what": "a job whose server is killed at random moments, beside one undisturbed",
