@@ -178,8 +178,8 @@ def kill_in_run(stubs, server, name, slices, run_seconds, kill):
     ended = has_ended(stubs, after)
     # Before the first stored groups it may be another write than theirs.
     lost = kill["in_write"] and not ended and 0 < after.groups_done == job.groups_done
+    # Those known as finished: progress is told five times a second.
     finished = job.progress.slices_done * job.groups_total // slices
-    # Known as finished: progress is told five times a second.
     return {**kill, "finished_groups": max(finished, job.groups_done),
             "stored_groups": after.groups_done, "ended": ended, "write_was_lost": lost}
 
@@ -203,7 +203,8 @@ def disturbed(stubs, arguments, folder, reference, run_seconds, plan):
     anew = not last["ended"] and job.report.slice_groups > job.groups_total - last["stored_groups"]
     same = (digest, job.plan.program_fingerprint) == (reference["digest"], reference["fingerprint"])
     return {"submission_moment": plan["submission_moment"], "kills": kills,
-            "run_seconds": job.report.timing.request_seconds, "resumes": job.resume_count, "resumed_from_group": resumed_from,
+            "run_seconds": job.report.timing.request_seconds,
+            "resumes": job.resume_count, "resumed_from_group": resumed_from,
             "computed_stored_groups_again": anew, "same": same}
 
 
