@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -17,12 +18,14 @@
 #include "server/job_board.h"
 #include "server/job_checkpoint.h"
 #include "server/state.h"
+#include "server/work_watch.h"
 
 namespace tenon::server {
 
 // A thread for each job that runs, none of which is one of the executor's, so that jobs keep no
 // request waiting; and one that tidies the board. A job reserves its planned peak when it runs and
-// waits while that is not free. Made once the providers are warm; goes before the state.
+// waits while that is not free. The watch of work sees it plan and compute. Made once the providers
+// are warm; goes before the state.
 class JobRunner {
  public:
   struct Options {
@@ -58,6 +61,8 @@ class JobRunner {
   void Supervise();
   void Run(const JobRun& run);
   absl::Status Execute(const JobRun& run, double* run_seconds);
+  WorkWatch::Entry Watch(const JobRun& run, std::string_view phase);
+  absl::Status Plan(ContractWork* work, const JobRun& run);
   absl::Status Admit(ContractWork* work, const JobRun& run);
   absl::StatusOr<std::vector<Tensor>> LoadOperands(const ContractWork& work, const JobRun& run);
   absl::Status Resume(ContractWork* work, JobCheckpoint* checkpoint, Reservation* reservation);
