@@ -81,8 +81,8 @@ std::string IsaOf(const ServerState& state) {
 // Work that hangs is seen by it, though nobody has told it to stop.
 void AppendLongestRunning(const ServerState& state, std::vector<MetricFamily>& families) {
   MetricFamily longest = Family("tenon_longest_running_seconds",
-                                "Seconds that the longest task which computes now has run. A job "
-                                "has its own figures.");
+                                "Seconds that the longest task which computes now has run; jobs "
+                                "may run for hours.");
   const std::vector<WorkWatch::Task> tasks = state.work_watch.Running();  // the longest first
   for (int i = 0; i < static_cast<int>(Method::kCount); ++i) {
     const std::string method(MethodName(static_cast<Method>(i)));

@@ -120,6 +120,7 @@ absl::Status JobRunner::Execute(const JobRun& run, double* run_seconds) {
   TENON_ASSIGN_OR_RETURN(ContractCall call, DecodeHeader(header.mutable_contraction(), *state_,
                                                          run.owner, HeaderUse::kContract));
   ContractWork work(std::move(call), state_, run.cancel.get());
+  TENON_RETURN_IF_ERROR(Plan(&work, run));
   TENON_RETURN_IF_ERROR(
       Admit(&work, JobPriorityOf(header.contraction().execution().priority()), run));
   TENON_ASSIGN_OR_RETURN(std::vector<Tensor> operands, LoadOperands(work, run));
@@ -142,6 +143,7 @@ absl::Status JobRunner::Execute(const JobRun& run, double* run_seconds) {
   inputs->complete_time = Clock::now();
   absl::StatusOr<std::vector<ContractWork::Result>> results = [&] {
     const CpuShare share;
+    const WorkWatch::Entry entry = Watch(run, "executing");
     return work.RunSets({&inputs, 1}, [&](const auto& progress) {
       SetProgress(run, work, run.run_seconds, progress);
     });
@@ -152,11 +154,20 @@ absl::Status JobRunner::Execute(const JobRun& run, double* run_seconds) {
   return Finish(run, &work, std::move(results->front()), *run_seconds);
 }
 
-// Plans and reserves; waits while others hold the memory.
-absl::Status JobRunner::Admit(ContractWork* work, Priority priority, const JobRun& run) {
+// For what the job computes, what it stores meanwhile included.
+WorkWatch::Entry JobRunner::Watch(const JobRun& run, std::string_view phase) {
+  return {&state_->work_watch, run.cancel.get(), MethodName(Method::kJob), phase, run.id};
+}
+
+absl::Status JobRunner::Plan(ContractWork* work, const JobRun& run) {
+  const WorkWatch::Entry entry = Watch(run, "planning");
   TENON_ASSIGN_OR_RETURN(const bool found, work->FindPlanAtOnce());
   if (!found) TENON_RETURN_IF_ERROR(work->SearchPlan());
-  TENON_RETURN_IF_ERROR(work->Prepare());
+  return work->Prepare();
+}
+
+// Reserves; waits while others hold the memory.
+absl::Status JobRunner::Admit(ContractWork* work, Priority priority, const JobRun& run) {
   TENON_ASSIGN_OR_RETURN(Reservation reservation,
                          ReserveInTurn(work->planned_peak_bytes(), priority, run));
   work->Admit(std::move(reservation));

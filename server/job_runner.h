@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "server/job_board.h"
 #include "server/job_checkpoint.h"
 #include "server/state.h"
+#include "server/work_watch.h"
 
 namespace tenon::server {
 
@@ -24,7 +26,7 @@ namespace tenon::server {
 // request waiting; and one that tidies the board. A job reserves its planned peak when it runs, in
 // the line of all that wait for memory, as bulk work unless its submission says otherwise. While it
 // waits there, other owners' jobs run in its place; once it has its memory, it runs at once beside
-// them. Made once the providers are warm; goes before the state.
+// them. The watch of work sees it plan and compute. Made once the providers are warm; goes before the state.
 class JobRunner {
  public:
   struct Options {
@@ -63,6 +65,8 @@ class JobRunner {
   void Supervise();
   void Run(const JobRun& run);
   absl::Status Execute(const JobRun& run, double* run_seconds);
+  WorkWatch::Entry Watch(const JobRun& run, std::string_view phase);
+  absl::Status Plan(ContractWork* work, const JobRun& run);
   absl::Status Admit(ContractWork* work, Priority priority, const JobRun& run);
   // Waits until the bytes are free, the job is cancelled, or the runner stops.
   absl::StatusOr<Reservation> ReserveInTurn(int64_t bytes, Priority priority, const JobRun& run);

@@ -18,9 +18,9 @@
 
 namespace tenon::server {
 
-// Every task of a request that occupies a worker is entered here while it runs. How long honest
-// work takes is not known, but cancelled work ends within a tenth of a second: a task that still
-// runs when its token was cancelled, or its deadline has passed, `limit` ago is stuck, and its
+// Every task of a request that occupies a worker, and a job that computes, is entered here. How
+// long honest work takes is not known, but cancelled work ends within a tenth of a second: a task
+// that runs when its token was cancelled, or its deadline passed, `limit` ago is stuck, and its
 // worker is lost. Stuck tasks are logged with their request, each once, and the watch says stuck()
 // until none has been left for `limit`: the state does not flap. A task that has not been told to
 // stop and runs for long may be honest: it is logged once, and changes nothing. Thread-safe.
@@ -30,8 +30,8 @@ class WorkWatch {
 
   // A task that runs now.
   struct Task {
-    std::string method, request_id;
-    std::string phase;  // what it does: "planning", "scoring"
+    std::string method, request_id;  // of a job its id
+    std::string phase;               // what it does: "planning", "scoring"
     double running_seconds = 0;
     bool stuck = false;
   };

@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import pathlib
-import platform
 import statistics
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "python"))
+from facts import machine_facts, server_facts  # noqa: E402
 from tenond import Tenond, generate_stubs  # noqa: E402
 
 # Section, figure, target, and whether more is better.
@@ -49,20 +49,6 @@ class Echo:
     def stop(self):
         self.process.stdin.close()
         self.process.wait(timeout=30)
-
-
-def cpu_model():
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.machine()
-
-
-def server_facts(stubs, tenond):
-    info = tenond.wait_until_ready(stubs)
-    return {"version": info.version, "commit": info.commit, "grpc": info.build.grpc_version,
-            "protobuf": info.build.protobuf_version, "build": info.build.type,
-            "threads": info.host.threads, "isa": info.host.isa}
 
 
 def summarize(runs):
@@ -103,7 +89,7 @@ def main():
         tenond = Tenond(build / "server" / "tenond", folder, *arguments.tenond)
         echo = Echo(build / "tests" / "load" / "echo_server", folder)
         try:
-            facts = server_facts(stubs, tenond)
+            facts = server_facts(tenond.wait_until_ready(stubs))
             runs = []
             for _ in range(arguments.repeat):
                 command = [build / "tests" / "load" / "load_driver",
@@ -120,7 +106,7 @@ def main():
     result = {
         "what": "tenond beside a bare callback echo server",
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "machine": {"cpu": cpu_model(), "cores": os.cpu_count(), "load": os.getloadavg()},
+        "machine": machine_facts(),
         "server": facts, "tenond_flags": arguments.tenond, "driver_flags": arguments.driver,
         "summary": summary, "runs": runs,
     }

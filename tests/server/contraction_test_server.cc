@@ -18,14 +18,6 @@
 namespace tenon::server {
 namespace {
 
-void AddProvider(const std::string& name, const tenon_provider_api* api, const std::string& options,
-                 ServerState* state) {
-  auto provider = plugin::Provider::Create(api, options);
-  ASSERT_TRUE(provider.ok()) << provider.status();
-  ASSERT_TRUE((*provider)->WarmUp().ok());
-  state->providers.Set({name, *provider, absl::OkStatus()});
-}
-
 template <typename T>
 void AppendAs(T value, std::string* bytes) {
   bytes->append(reinterpret_cast<const char*>(&value), sizeof(value));
@@ -132,6 +124,14 @@ class AnswerReader {
 const std::vector<std::complex<double>> kLeft = {1, 2, 3, 4};
 const std::vector<std::complex<double>> kRight = {5, 6, 7, 8};
 const std::vector<std::complex<double>> kProduct = {19, 22, 43, 50};
+
+void AddProvider(const std::string& name, const tenon_provider_api* api, const std::string& options,
+                 ServerState* state) {
+  auto provider = plugin::Provider::Create(api, options);
+  ASSERT_TRUE(provider.ok()) << provider.status();
+  ASSERT_TRUE((*provider)->WarmUp().ok());
+  state->providers.Set({name, *provider, absl::OkStatus()});
+}
 
 ContractionTestServer::ContractionTestServer(const ContractionServerOptions& options) {
   InitLogging("error", false);

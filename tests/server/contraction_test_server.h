@@ -20,6 +20,10 @@
 
 namespace tenon::server {
 
+// Makes a provider, warms it up and enters it in the server's list.
+void AddProvider(const std::string& name, const tenon_provider_api* api, const std::string& options,
+                 ServerState* state);
+
 struct ContractionServerOptions {
   int64_t budget_bytes = int64_t{512} << 20;
   int executor_threads = 2;

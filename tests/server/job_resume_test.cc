@@ -257,6 +257,27 @@ TEST_F(JobResumeTest, AGroupThatDoesNotEndIsCancelledOnTheWayOut) {
   EXPECT_EQ(server.Wait(name).state(), v1::JOB_STATE_SUCCEEDED);
 }
 
+TEST_F(JobResumeTest, AJobThatComputesIsWatchedLikeOtherWork) {
+  JobTestServer server(folder_.path());
+  WorkWatch& watch = server.state().work_watch;
+  watch.Configure({.stuck = std::chrono::milliseconds(1)}, nullptr);
+  JobGate gate;  // deaf to cancellation
+  gate.CloseAfter(&server.fake(), 3);
+  const std::string name = server.Submit(SlicedJob("one", "fake")).response.job().name();
+  gate.WaitUntilReached();
+  const std::vector<WorkWatch::Task> running = watch.Running();
+  EXPECT_FALSE(watch.stuck());
+  EXPECT_EQ(Summary(server.Cancel(name)), "OK");
+  while (!running.empty() && !watch.stuck()) watch.Look();
+  gate.Open();
+  EXPECT_EQ(server.Wait(name).state(), v1::JOB_STATE_CANCELLED);
+  ASSERT_EQ(running.size(), 1u);
+  EXPECT_EQ(running[0].method, "tenon.v1.JobService");
+  EXPECT_EQ("jobs/" + running[0].request_id, name);
+  EXPECT_EQ(running[0].phase, "executing");
+  EXPECT_TRUE(watch.Running().empty());
+}
+
 TEST_F(JobResumeTest, AFullDiskFailsTheJobAndNotTheServer) {
   JobServerOptions options;
   options.store.max_bytes = int64_t{4} << 20;
