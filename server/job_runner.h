@@ -26,7 +26,8 @@ namespace tenon::server {
 // request waiting; and one that tidies the board. A job reserves its planned peak when it runs, in
 // the line of all that wait for memory, as bulk work unless its submission says otherwise. While it
 // waits there, other owners' jobs run in its place; once it has its memory, it runs at once beside
-// them. The watch of work sees it plan and compute. Made once the providers are warm; goes before the state.
+// them. The watch of work sees it plan and compute. Made once the providers are warm; goes before
+// the state.
 class JobRunner {
  public:
   struct Options {

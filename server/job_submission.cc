@@ -31,11 +31,29 @@ JobSubmission::JobSubmission(grpc::CallbackServerContext* context, ServerState* 
       cancel_(CallDeadline(*context)),
       wait_(state, cancel_.deadline()) {
   state_->watchdog.Add(this);
+  Read();
+}
+
+void JobSubmission::Read() {
+  {
+    std::lock_guard lock(mutex_);
+    waits_since_ = std::chrono::steady_clock::now();
+  }
   StartRead(&received_);
+}
+
+ClientWaits JobSubmission::WaitsForClient() {
+  std::lock_guard lock(mutex_);
+  if (finished_) return {};
+  return {.upload = waits_since_, .next = {}};
 }
 
 void JobSubmission::OnReadDone(bool ok) {
   const auto held = Hold();
+  {
+    std::lock_guard lock(mutex_);
+    waits_since_.reset();
+  }
   if (ended()) return;
   const absl::Status status = AnswerWithinMemory([&] { return ok ? OnFrame() : OnHalfClose(); });
   if (!status.ok()) End(status);
@@ -49,7 +67,7 @@ absl::Status JobSubmission::OnFrame() {
   if (request_.has_chunk()) return OnChunk(request_.chunk());
   if (!header_seen_) return OnHeader();
   TENON_RETURN_IF_ERROR(upload_->OnFrame(request_));
-  StartRead(&received_);
+  Read();
   return absl::OkStatus();
 }
 
@@ -75,7 +93,7 @@ absl::Status JobSubmission::OnHeader() {
 absl::Status JobSubmission::OnChunk(const ChunkView& chunk) {
   if (!header_seen_) return FrameOrderError(kStart, "chunk");
   TENON_RETURN_IF_ERROR(upload_->OnChunk(chunk));
-  StartRead(&received_);
+  Read();
   return absl::OkStatus();
 }
 
@@ -175,7 +193,7 @@ absl::Status JobSubmission::BeginUpload() {
   wait_.Admitted();
   TENON_ASSIGN_OR_RETURN(
       upload_, ContractUpload::Create(&planned_->call.operands, state_->limits, {}, kUpload));
-  StartRead(&received_);
+  Read();
   return absl::OkStatus();
 }
 

@@ -43,6 +43,7 @@ class JobSubmission final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
  private:
   using Stage = absl::Status (JobSubmission::*)();
 
+  void Read();
   void OnReadDone(bool ok) override;
   void OnCancel() override;
   void OnDone() override;
@@ -77,6 +78,7 @@ class JobSubmission final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   // It writes nothing before the end.
   bool WriteStalledSince(std::chrono::steady_clock::time_point) override { return false; }
   void CutSlowReader() override {}
+  ClientWaits WaitsForClient() override;
   void EndCall(const absl::Status& why) override;
 
   grpc::CallbackServerContext* const context_;
@@ -100,6 +102,7 @@ class JobSubmission final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   std::mutex mutex_;
   int holders_ = 0;
   bool finished_ = false;
+  std::optional<ClientWaits::TimePoint> waits_since_;  // a read that has not returned
   std::optional<absl::Status> outcome_;
 };
 

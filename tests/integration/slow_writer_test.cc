@@ -1,12 +1,15 @@
 // Clients that stop sending: what is held for them comes back.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <string>
 
 #include "server/state.h"
 #include "tenon/v1/contraction.grpc.pb.h"
 #include "tenon/v1/dataset.grpc.pb.h"
+#include "tenon/v1/job.grpc.pb.h"
 #include "tenon/v1/measurement.grpc.pb.h"
 #include "tests/integration/test_server.h"
 
@@ -34,8 +37,10 @@ std::string Bytes() {
 class SlowWriterTest : public ::testing::Test {
  protected:
   // Both limits are short; that which is not meant would be told by its name.
-  void Start() {
+  void Start(const std::string& state_dir = "") {
     server::Config config = TestConfig();
+    config.state_dir = state_dir;
+    config.state_budget_bytes = int64_t{64} << 20;
     config.read_stall_timeout = config.idle_stream_timeout = absl::Milliseconds(300);
     server_ = StartOrDie(config);
     ASSERT_TRUE(server_->WaitUntilReady());
@@ -127,6 +132,24 @@ TEST_F(SlowWriterTest, AMeasurementHalfSentAndOneThatWaitsForMore) {
     ExpectCut(stream->Finish(), half ? "--read_stall_timeout" : "--idle_stream_timeout");
   }
   ExpectNothingHeld();
+}
+
+TEST_F(SlowWriterTest, AJobHalfSent) {
+  const std::string folder = ::testing::TempDir() + StrCat("slow_writer.", getpid());
+  Start(folder);
+  auto stub = v1::JobService::NewStub(channel_);
+  v1::SubmitContractionResponse answer;
+  auto writer = stub->SubmitContraction(&context_, &answer);
+  v1::SubmitContractionRequest header, chunk;
+  v1::Einsum* einsum = header.mutable_header()->mutable_contraction()->mutable_einsum();
+  einsum->set_subscripts("ab,bc->ac");
+  for (int k = 0; k < 2; ++k) SetSpec(einsum->add_operands()->mutable_spec());
+  ASSERT_TRUE(writer->Write(header));
+  chunk.mutable_chunk()->set_data(Bytes().substr(0, kOperandBytes / 2));
+  ASSERT_TRUE(writer->Write(chunk));
+  ExpectCut(writer->Finish(), "--read_stall_timeout");
+  ExpectNothingHeld();
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(SlowWriterTest, ADataSetHalfSent) {
