@@ -121,17 +121,18 @@ absl::Status JobRunner::Execute(const JobRun& run, double* run_seconds) {
                                                          run.owner, HeaderUse::kContract));
   ContractWork work(std::move(call), state_, run.cancel.get());
   TENON_RETURN_IF_ERROR(Plan(&work, run));
-  TENON_RETURN_IF_ERROR(
-      Admit(&work, JobPriorityOf(header.contraction().execution().priority()), run));
-  TENON_ASSIGN_OR_RETURN(std::vector<Tensor> operands, LoadOperands(work, run));
-  work.SetFixed(std::move(operands));
   const auto& request = work.call().request;
   const contraction::Program& program = work.job().program();
   const int64_t last = request.last_group > 0 ? request.last_group : program.n_groups();
   JobCheckpoint checkpoint(&board_, run, {request.first_group, last, program.groups_per_block()},
                            options_.store_interval);
-  Reservation resume_bytes;
-  TENON_RETURN_IF_ERROR(Resume(&work, &checkpoint, &resume_bytes));
+  TENON_ASSIGN_OR_RETURN(const int64_t stored, checkpoint.StoredBytes());
+  TENON_ASSIGN_OR_RETURN(
+      const Reservation resume_bytes,
+      Admit(&work, stored, JobPriorityOf(header.contraction().execution().priority()), run));
+  TENON_ASSIGN_OR_RETURN(std::vector<Tensor> operands, LoadOperands(work, run));
+  work.SetFixed(std::move(operands));
+  TENON_RETURN_IF_ERROR(Resume(&work, &checkpoint, resume_bytes.bytes() == stored));
   if (header.has_max_run_seconds()) {
     const std::chrono::duration<double> left(
         std::clamp(header.max_run_seconds() - run.run_seconds, 0.0, 1e9));
@@ -166,12 +167,17 @@ absl::Status JobRunner::Plan(ContractWork* work, const JobRun& run) {
   return work->Prepare();
 }
 
-// Reserves; waits while others hold the memory.
-absl::Status JobRunner::Admit(ContractWork* work, Priority priority, const JobRun& run) {
+// Reserves; waits while others hold the memory. Returns that of the stored sums: nothing when they
+// are larger than this server can hold.
+absl::StatusOr<Reservation> JobRunner::Admit(ContractWork* work, int64_t stored_bytes,
+                                             Priority priority, const JobRun& run) {
+  const int64_t peak = work->planned_peak_bytes();
+  if (!state_->budget.CheckFits(peak + stored_bytes).ok()) stored_bytes = 0;
   TENON_ASSIGN_OR_RETURN(Reservation reservation,
-                         ReserveInTurn(work->planned_peak_bytes(), priority, run));
+                         ReserveInTurn(peak + stored_bytes, priority, run));
+  Reservation sums = reservation.Split(stored_bytes);
   work->Admit(std::move(reservation));
-  return absl::OkStatus();
+  return sums;
 }
 
 absl::StatusOr<Reservation> JobRunner::ReserveInTurn(int64_t bytes, Priority priority,
@@ -230,18 +236,12 @@ absl::StatusOr<std::vector<Tensor>> JobRunner::LoadOperands(const ContractWork& 
 }
 
 // Lets the run begin where the one before was stored.
-absl::Status JobRunner::Resume(ContractWork* work, JobCheckpoint* checkpoint,
-                               Reservation* reservation) {
-  TENON_ASSIGN_OR_RETURN(const int64_t bytes, checkpoint->StoredBytes());
+// From the stored sums, whose memory is reserved then, or anew.
+absl::Status JobRunner::Resume(ContractWork* work, JobCheckpoint* checkpoint, bool from_stored) {
   schedule::ResumePoint resume;
-  auto reserved = state_->budget.Reserve(bytes);
-  if (reserved.ok()) {
-    *reservation = *std::move(reserved);
+  if (from_stored) {
     TENON_ASSIGN_OR_RETURN(resume, checkpoint->Load());
-  } else if (GetErrorDetails(reserved.status()).reason != Reason::kExceedsServerLimit) {
-    return reserved.status();
   }
-  // Else the sum is larger than this server's memory: it begins anew.
   const absl::Status set = work->job().SetCheckpoint(checkpoint, std::move(resume));
   if (GetErrorDetails(set).reason != Reason::kBadParameter || set.ok()) return set;
   return Error(Reason::kChecksumMismatch,

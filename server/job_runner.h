@@ -68,11 +68,12 @@ class JobRunner {
   absl::Status Execute(const JobRun& run, double* run_seconds);
   WorkWatch::Entry Watch(const JobRun& run, std::string_view phase);
   absl::Status Plan(ContractWork* work, const JobRun& run);
-  absl::Status Admit(ContractWork* work, Priority priority, const JobRun& run);
+  absl::StatusOr<Reservation> Admit(ContractWork* work, int64_t stored_bytes, Priority priority,
+                                    const JobRun& run);
   // Waits until the bytes are free, the job is cancelled, or the runner stops.
   absl::StatusOr<Reservation> ReserveInTurn(int64_t bytes, Priority priority, const JobRun& run);
   absl::StatusOr<std::vector<Tensor>> LoadOperands(const ContractWork& work, const JobRun& run);
-  absl::Status Resume(ContractWork* work, JobCheckpoint* checkpoint, Reservation* reservation);
+  absl::Status Resume(ContractWork* work, JobCheckpoint* checkpoint, bool from_stored);
   absl::Status Finish(const JobRun& run, ContractWork* work, ContractWork::Result result,
                       double seconds);
   void SetProgress(const JobRun& run, const ContractWork& work, double before_seconds,

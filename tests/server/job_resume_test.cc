@@ -25,6 +25,7 @@ class JobResumeTest : public ::testing::Test {
     gate.CloseAfter(&server.fake(), 7);
     const auto submitted = server.Submit(header);
     EXPECT_EQ(Summary(submitted.status), "OK");
+    planned_peak_bytes_ = submitted.response.planned_peak_bytes();
     gate.WaitUntilReached();
     server.board().Stop();
     gate.Open();
@@ -53,6 +54,7 @@ class JobResumeTest : public ::testing::Test {
   }
 
   TestFolder folder_;
+  int64_t planned_peak_bytes_ = 0;  // of the job that was interrupted
 };
 
 TEST_F(JobResumeTest, AnInterruptedJobGoesOnWithTheSameBits) {
@@ -326,6 +328,23 @@ TEST_F(JobResumeTest, AJobWaitsWhileOthersHoldTheMemory) {
   all->Release();
   rest->Release();
   EXPECT_EQ(server.Wait(name).state(), v1::JOB_STATE_SUCCEEDED);
+}
+
+// Its plan has room, the sums that it goes on from have none yet.
+TEST_F(JobResumeTest, AJobWaitsForTheMemoryOfItsSums) {
+  const std::string name = Interrupt(SlicedJob("one", "fake"));
+  JobTestServer server(folder_.path(), {.run = false});
+  MemoryBudget& budget = server.state().budget;
+  auto others =
+      budget.Reserve(budget.limit_bytes() - budget.reserved_bytes() - planned_peak_bytes_);
+  ASSERT_TRUE(others.ok());
+  server.StartRunner();
+  while (budget.waiting(Priority::kBulk) == 0) std::this_thread::yield();
+  others->Release();
+  const v1::Job job = server.Wait(name);
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.error().message();
+  EXPECT_EQ(job.resume_count(), 1);
+  EXPECT_LT(server.fake().groups().size(), static_cast<size_t>(job.groups_total()));
 }
 
 }  // namespace
