@@ -3,12 +3,15 @@
 
 Contractions of many sizes, in one set and in many, plans and estimates, measurements of data sets
 that are sent or kept, uploads, jobs, cancelled calls, slow readers and refused requests run at the
-same time. After the warm-up the resident memory must not rise: its slope is estimated by Theil-Sen (the
-median of the slopes between all pairs of samples, which single peaks do not move), that by least
-squares is printed beside it. The script stands on generated stubs alone.
+same time. Now and then all of it pauses, the server gives back what it keeps for later (Trim), and
+what is left of its resident memory is a sample: while requests run, their own memory would hide a
+leak. After the warm-up the samples must not rise: their slope is estimated by Theil-Sen (the median
+of the slopes between all pairs, which single peaks do not move), that by least squares is printed
+beside it. The script stands on generated stubs alone.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -249,13 +252,48 @@ def reason_of(stubs, error):
     return error.code().name
 
 
-def run_client(stubs, address, seed, end, counts, failures):
+class Gate:
+    """Lets requests through, or none."""
+
+    def __init__(self):
+        self.changed = threading.Condition()
+        self.inside, self.shut = 0, False
+
+    @contextlib.contextmanager
+    def request(self):
+        with self.changed:
+            self.changed.wait_for(lambda: not self.shut)
+            self.inside += 1
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.inside -= 1
+                self.changed.notify_all()
+
+    @contextlib.contextmanager
+    def closed(self):
+        """Nothing runs."""
+        with self.changed:
+            self.shut = True
+            self.changed.wait_for(lambda: self.inside == 0)
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.shut = False
+                self.changed.notify_all()
+
+
+def run_client(stubs, address, seed, end, only, gate, counts, failures):
     work = Work(stubs, address, seed)
-    kinds, weights = zip(*Work.KINDS)
+    kinds, weights = zip(*[(kind, weight) for kind, weight in Work.KINDS
+                           if not only or kind.__name__ in only])
     while time.monotonic() < end and not failures:
         kind = work.random.choices(kinds, weights)[0]
         try:
-            kind(work)
+            with gate.request():
+                kind(work)
             counts[kind.__name__] += 1
         except grpc.RpcError as error:
             reason = reason_of(stubs, error)
@@ -265,6 +303,13 @@ def run_client(stubs, address, seed, end, counts, failures):
         except Exception as error:  # pylint: disable=broad-except
             failures.append(f"{kind.__name__}: {error!r}")
     work.channel.close()
+
+
+def trim(stubs, channel):
+    """Asks the server to give back what it keeps for later."""
+    pb = stubs.admin_pb2
+    stubs.admin_pb2_grpc.AdminServiceStub(channel).Trim(
+        pb.TrimRequest(resources=True, caches=True, stored=True, allocator=True), timeout=60)
 
 
 def sample(pid):
@@ -324,7 +369,9 @@ def main():
     parser.add_argument("--minutes", type=float, default=3)
     parser.add_argument("--warmup", type=float, help="seconds (default: a quarter of the time)")
     parser.add_argument("--clients", type=int, default=4)
-    parser.add_argument("--max_rise_mib", type=float, default=16,
+    parser.add_argument("--interval", type=float, default=2, help="seconds between samples")
+    parser.add_argument("--kinds", nargs="*", help="only these requests, to find what grows")
+    parser.add_argument("--max_rise_mib", type=float, default=4,
                         help="allowed rise over the measured time")
     parser.add_argument("--max_handles", type=int, default=3,
                         help="allowed growth of files and threads")
@@ -343,16 +390,20 @@ def main():
                         f"--state_dir={pathlib.Path(folder) / 'state'}")
         tenond.wait_until_ready(stubs)
         start = time.monotonic()
-        counts, failures, samples = Counter(), [], []
+        counts, failures, samples, gate = Counter(), [], [], Gate()
         threads = [threading.Thread(target=run_client, args=(stubs, tenond.address, seed,
-                                                             start + seconds, counts, failures))
+                                                             start + seconds, arguments.kinds,
+                                                             gate, counts, failures))
                    for seed in range(arguments.clients)]
         for thread in threads:
             thread.start()
         while time.monotonic() < start + seconds and not failures:
-            time.sleep(0.5)
+            time.sleep(arguments.interval)
             now = time.monotonic() - start
-            if now >= warmup and tenond.process.poll() is None:
+            if now < warmup or tenond.process.poll() is not None:
+                continue
+            with gate.closed():
+                trim(stubs, tenond.channel)
                 samples.append({"seconds": now, **sample(tenond.process.pid)})
         for thread in threads:
             thread.join()
