@@ -247,8 +247,29 @@ SettingTexts CurrentSettings() {
   return texts;
 }
 
+namespace {
+
+// Puts the settings back. Unlike absl's own saver, without a line of text for each.
+class SettingsSaver {
+ public:
+  SettingsSaver() = default;
+  ~SettingsSaver() {
+    for (const auto& [name, text] : saved_) {
+      std::string error;
+      absl::FindCommandLineFlag(name)->ParseFrom(text, &error);
+    }
+  }
+  SettingsSaver(const SettingsSaver&) = delete;
+  SettingsSaver& operator=(const SettingsSaver&) = delete;
+
+ private:
+  const SettingTexts saved_ = CurrentSettings();
+};
+
+}  // namespace
+
 absl::StatusOr<ConfigAgain> ReadConfigAgain(const std::vector<std::string>& arguments) {
-  const absl::FlagSaver saver;
+  const SettingsSaver saver;
   for (const char* name : kSettings) {
     absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
     TENON_RETURN_IF_ERROR(SetFlag(flag, flag->DefaultValue(), StrCat("--", name)));

@@ -70,8 +70,7 @@ Finding ExamineProcessor() {
   }
   const std::string isa = (*provider)->info().isa;
   Finding finding{"processor", Verdict::kOk, StrCat(cpu::ProcessorModel(), ", ", isa), ""};
-  if (isa.find("AVX2") == std::string::npos && isa.find("AVX3") == std::string::npos &&
-      isa.find("AVX512") == std::string::npos) {
+  if (isa != "avx2" && isa != "avx512") {
     finding.verdict = Verdict::kWarn;
     finding.advice = "kernels are fast from AVX2 on; in a virtual machine pass the host's CPU on";
   }

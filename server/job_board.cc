@@ -157,14 +157,15 @@ JobRow JobBoard::RowOf(const Entry& entry, const v1::Job& job) {
   return row;
 }
 
-absl::StatusOr<JobBoard::Entries::iterator> JobBoard::Find(const std::string& owner,
+absl::StatusOr<JobBoard::Entries::iterator> JobBoard::Find(const std::optional<std::string>& owner,
                                                            const std::string& name) {
   if (name.empty()) return Error(Reason::kMissingField, "the name is required").Field("name");
   if (!name.starts_with(kNamePrefix)) return NotFound(name);
   const auto id = by_id_.find(name.substr(kNamePrefix.size()));
   if (id == by_id_.end()) return NotFound(name);
   const auto found = entries_.find(id->second);
-  if (found->second.row.owner != owner || found->second.ExpiredAt(now_())) return NotFound(name);
+  if (owner.has_value() && found->second.row.owner != *owner) return NotFound(name);
+  if (found->second.ExpiredAt(now_())) return NotFound(name);
   return found;
 }
 
@@ -301,7 +302,8 @@ absl::StatusOr<v1::SubmitContractionResponse> JobBoard::Add(const NewJob& job, J
   return answer;
 }
 
-absl::StatusOr<v1::Job> JobBoard::Get(const std::string& owner, const std::string& name) {
+absl::StatusOr<v1::Job> JobBoard::Get(const std::optional<std::string>& owner,
+                                      const std::string& name) {
   std::lock_guard lock(mutex_);
   TENON_ASSIGN_OR_RETURN(const auto found, Find(owner, name));
   return FullJob(found->second);
@@ -323,7 +325,8 @@ void JobBoard::List(const std::optional<std::string>& owner, int64_t before,
   }
 }
 
-absl::StatusOr<v1::Job> JobBoard::Cancel(const std::string& owner, const std::string& name) {
+absl::StatusOr<v1::Job> JobBoard::Cancel(const std::optional<std::string>& owner,
+                                         const std::string& name) {
   Woken woken;
   v1::Job job;
   int64_t number = 0;
@@ -350,7 +353,8 @@ absl::StatusOr<v1::Job> JobBoard::Cancel(const std::string& owner, const std::st
   return job;
 }
 
-absl::StatusOr<int64_t> JobBoard::Delete(const std::string& owner, const std::string& name) {
+absl::StatusOr<int64_t> JobBoard::Delete(const std::optional<std::string>& owner,
+                                         const std::string& name) {
   std::lock_guard persist(persist_mutex_);
   int64_t number = 0;
   {

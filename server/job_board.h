@@ -80,6 +80,7 @@ struct JobRun {
   int64_t number = 0;
   std::string id;
   std::string owner;
+  std::string request_id;  // of the submission
   std::shared_ptr<CancelToken> cancel;
   int64_t next_group = 0;
   double run_seconds = 0;  // that it has run already
@@ -87,7 +88,8 @@ struct JobRun {
 
 // Descriptions are in memory, so that who asks for them waits for no disk; everything that changes
 // is stored too. Thread-safe. Names are "jobs/{id}"; a job of another owner is NOT_FOUND with field
-// "name", as one that has expired. Errors of the store are those of JobStore.
+// "name", as one that has expired; no owner stands for any. Errors of the store are those of
+// JobStore.
 class JobBoard {
  public:
   using TimePoint = std::chrono::system_clock::time_point;
@@ -124,14 +126,14 @@ class JobBoard {
   absl::StatusOr<v1::SubmitContractionResponse> Add(const NewJob& job, JobPlace place);
 
   // Calls of clients.
-  absl::StatusOr<v1::Job> Get(const std::string& owner, const std::string& name);
+  absl::StatusOr<v1::Job> Get(const std::optional<std::string>& owner, const std::string& name);
   // Without what lists leave out: the newest first, those with a number below `before` (0: all),
   // while `take` returns true. nullopt: of all owners.
   void List(const std::optional<std::string>& owner, int64_t before,
             const std::function<bool(int64_t number, v1::Job job)>& take);
   // The next two wait for the disk. WRONG_JOB_STATE with field "name" where the table says so.
-  absl::StatusOr<v1::Job> Cancel(const std::string& owner, const std::string& name);
-  absl::StatusOr<int64_t> Delete(const std::string& owner, const std::string& name);
+  absl::StatusOr<v1::Job> Cancel(const std::optional<std::string>& owner, const std::string& name);
+  absl::StatusOr<int64_t> Delete(const std::optional<std::string>& owner, const std::string& name);
   // Number and size of a result that may be read.
   absl::StatusOr<std::pair<int64_t, int64_t>> FindResult(const std::string& owner,
                                                          const std::string& name);
@@ -213,7 +215,8 @@ class JobBoard {
   static v1::Job FullJob(const Entry& entry);
   static JobRow RowOf(const Entry& entry, const v1::Job& job);
   // With mutex_ held.
-  absl::StatusOr<Entries::iterator> Find(const std::string& owner, const std::string& name);
+  absl::StatusOr<Entries::iterator> Find(const std::optional<std::string>& owner,
+                                         const std::string& name);
   Entry* FindNumber(int64_t number);
   Entries::iterator NextToRun(std::optional<std::chrono::steady_clock::time_point>* soonest);
   absl::StatusOr<const Entry*> FindRequest(const std::string& owner, const std::string& request_id,

@@ -66,6 +66,7 @@ std::optional<JobRun> JobBoard::Claim() {
     ++running_;
     run.id = entry.row.id;
     run.owner = entry.job.owner();
+    run.request_id = entry.row.request_id;
     run.cancel = entry.cancel;
     run.next_group = entry.row.next_group;
     run.run_seconds = entry.row.run_seconds;

@@ -30,6 +30,14 @@ bool IsShortage(const absl::Status& status) {
          GetErrorDetails(status).reason == Reason::kOverloaded;
 }
 
+absl::Status RanTooLong(double seconds, double limit) {
+  return Error(Reason::kDeadline, StrCat("the job has run for ", seconds,
+                                         " seconds; it was submitted with a limit of ", limit))
+      .Field("header.max_run_seconds")
+      .Meta("limit_seconds", limit)
+      .Meta("run_seconds", seconds);
+}
+
 // The device is gone until somebody has seen to it and has started the server again.
 bool IsAbsence(const absl::Status& status) {
   return plugin::ClassifyFault(status) == plugin::Fault::kSticky ||
@@ -105,9 +113,15 @@ void JobRunner::Supervise() {
 
 void JobRunner::Run(const JobRun& run) {
   double run_seconds = run.run_seconds;
+  Log(LogLevel::kInfo, "job begins",
+      {{"job", run.id},
+       {"request_id", run.request_id},
+       {"principal", run.owner},
+       {"first_group", run.next_group},
+       {"run_seconds_before", run.run_seconds}});
   const absl::Status status = AnswerWithinMemory([&] { return Execute(run, &run_seconds); });
   Settle(run, status, run_seconds);
-  LogRequest("job", run.id, status, run_seconds - run.run_seconds);
+  LogRequest("job", run.request_id, status, run_seconds - run.run_seconds, {{"job", run.id}});
 }
 
 absl::Status JobRunner::Execute(const JobRun& run, double* run_seconds) {
@@ -151,6 +165,10 @@ absl::Status JobRunner::Execute(const JobRun& run, double* run_seconds) {
   }();
   *run_seconds = checkpoint.run_seconds();
   RecordContraction(work.job().Report(), work.job().dtype(), &state_->metrics);
+  const bool timed_out = GetErrorDetails(results.status()).reason == Reason::kDeadline;
+  if (!results.ok() && timed_out && header.has_max_run_seconds()) {
+    return RanTooLong(*run_seconds, header.max_run_seconds());
+  }
   TENON_RETURN_IF_ERROR(results.status());
   return Finish(run, &work, std::move(results->front()), *run_seconds);
 }

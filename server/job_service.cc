@@ -101,7 +101,7 @@ class JobService final : public Methods {
     if (state_->jobs == nullptr) return NotOffered<grpc::ServerUnaryReactor>(kName);
     return AnswerNow(context, &state_->metrics, Method::kJob, kName, [&]() -> absl::Status {
       TENON_ASSIGN_OR_RETURN(*response->mutable_job(),
-                             state_->jobs->Get(identify_(*context).name, request->name()));
+                             state_->jobs->Get(OwnerFor(*context), request->name()));
       return absl::OkStatus();
     });
   }
@@ -127,7 +127,7 @@ class JobService final : public Methods {
                                       v1::CancelJobResponse* response) override {
     return AnswerOnceStored(context, "tenon.v1.JobService/CancelJob", [=, this]() -> absl::Status {
       TENON_ASSIGN_OR_RETURN(*response->mutable_job(),
-                             state_->jobs->Cancel(identify_(*context).name, request->name()));
+                             state_->jobs->Cancel(OwnerFor(*context), request->name()));
       return absl::OkStatus();
     });
   }
@@ -137,7 +137,7 @@ class JobService final : public Methods {
                                       v1::DeleteJobResponse* response) override {
     return AnswerOnceStored(context, "tenon.v1.JobService/DeleteJob", [=, this]() -> absl::Status {
       TENON_ASSIGN_OR_RETURN(const int64_t bytes,
-                             state_->jobs->Delete(identify_(*context).name, request->name()));
+                             state_->jobs->Delete(OwnerFor(*context), request->name()));
       response->set_freed_bytes(bytes);
       return absl::OkStatus();
     });
@@ -162,6 +162,12 @@ class JobService final : public Methods {
   }
 
  private:
+  // Whose jobs the caller sees, ends and puts out; absent: everybody's. Results are their owner's.
+  std::optional<std::string> OwnerFor(const grpc::ServerContextBase& context) const {
+    Principal caller = identify_(context);
+    if (caller.administrator) return std::nullopt;
+    return std::move(caller.name);
+  }
   // A server without a --state_dir.
   template <typename Reactor>
   Reactor* NotOffered(std::string_view name) {

@@ -198,6 +198,7 @@ absl::Status JobSubmission::BeginUpload() {
 }
 
 absl::Status JobSubmission::Store() {
+  record_.set_request_id(planned_->job.request_id);
   const std::vector<Tensor> fixed = upload_->TakeFixed();
   state_->metrics.AddPayloadBytes(Method::kJob, Direction::kReceived, upload_->received_bytes());
   for (size_t k = 0; k < fixed.size(); ++k) {

@@ -31,7 +31,11 @@ absl::Status ErrorOf(int code, sqlite3* database) {
       break;
   }
   const char* text = database == nullptr ? sqlite3_errstr(code) : sqlite3_errmsg(database);
-  return Error(reason, StrCat("the job store: ", text)).Meta("sqlite_code", code);
+  const char* advice = reason == Reason::kChecksumMismatch
+                           ? "; put a copy in its place, or move jobs.db* out of --state_dir and "
+                             "lose the jobs"
+                           : "";
+  return Error(reason, StrCat("the job store: ", text, advice)).Meta("sqlite_code", code);
 }
 
 }  // namespace

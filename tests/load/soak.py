@@ -7,7 +7,8 @@ same time. Now and then all of it pauses, the server gives back what it keeps fo
 what is left of its resident memory is a sample: while requests run, their own memory would hide a
 leak. After the warm-up the samples must not rise: their slope is estimated by Theil-Sen (the median
 of the slopes between all pairs, which single peaks do not move), that by least squares is printed
-beside it. The script stands on generated stubs alone.
+beside it. The same holds, much closer, for what the allocator has given out: fragments do not blur
+that. The script stands on generated stubs alone.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from collections import Counter
 
 import grpc
@@ -312,9 +314,19 @@ def trim(stubs, channel):
         pb.TrimRequest(resources=True, caches=True, stored=True, allocator=True), timeout=60)
 
 
-def sample(pid):
-    folder = pathlib.Path(f"/proc/{pid}")
-    return {"resident": int((folder / "statm").read_text().split()[1]) * PAGE,
+def metric(tenond, name):
+    with urllib.request.urlopen(f"http://{tenond.metrics}/metrics", timeout=60) as answer:
+        for line in answer.read().decode().splitlines():
+            if line.startswith(name + " "):
+                return int(float(line.split()[1]))
+    raise AssertionError(f"there is no metric {name}")
+
+
+def sample(tenond):
+    folder = pathlib.Path(f"/proc/{tenond.process.pid}")
+    in_use = metric(tenond, 'tenon_allocator_bytes{kind="in_use"}')
+    return {"in_use": in_use,
+            "resident": int((folder / "statm").read_text().split()[1]) * PAGE,
             "files": len(os.listdir(folder / "fd")), "threads": len(os.listdir(folder / "task"))}
 
 
@@ -342,12 +354,16 @@ def judge(samples, arguments):
     times = [s["seconds"] for s in thin]
     resident = [s["resident"] for s in thin]
     span = times[-1] - times[0]
-    slope = theil_sen(times, resident)
+    in_use = [s["in_use"] for s in thin]
+    slope, in_use_slope = theil_sen(times, resident), theil_sen(times, in_use)
     figures = {
         "span_seconds": span,
         "slope_mib_per_hour": slope * 3600 / MIB,
         "least_squares_mib_per_hour": least_squares(times, resident) * 3600 / MIB,
         "rise_mib": slope * span / MIB,
+        "in_use_slope_mib_per_hour": in_use_slope * 3600 / MIB,
+        "in_use_rise_mib": in_use_slope * span / MIB,
+        "median_in_use_mib": statistics.median(in_use) / MIB,
         "median_resident_mib": statistics.median(resident) / MIB,
         "largest_resident_mib": max(resident) / MIB,
         "files_growth": growth(samples, "files"),
@@ -357,6 +373,9 @@ def judge(samples, arguments):
     if figures["rise_mib"] > arguments.max_rise_mib:
         wrong.append(f"memory rose by {figures['rise_mib']:.1f} MiB; "
                      f"{arguments.max_rise_mib} are allowed")
+    if figures["in_use_rise_mib"] > arguments.max_in_use_rise_mib:
+        wrong.append(f"what the allocator has given out rose by {figures['in_use_rise_mib']:.2f} "
+                     f"MiB; {arguments.max_in_use_rise_mib} are allowed")
     for key in ("files", "threads"):
         if figures[key + "_growth"] > arguments.max_handles:
             wrong.append(f"{key} grew by {figures[key + '_growth']}")
@@ -373,6 +392,8 @@ def main():
     parser.add_argument("--kinds", nargs="*", help="only these requests, to find what grows")
     parser.add_argument("--max_rise_mib", type=float, default=4,
                         help="allowed rise over the measured time")
+    parser.add_argument("--max_in_use_rise_mib", type=float, default=1,
+                        help="allowed rise of what the allocator has given out")
     parser.add_argument("--max_handles", type=int, default=3,
                         help="allowed growth of files and threads")
     parser.add_argument("--output", help="JSON file of the result")
@@ -404,7 +425,7 @@ def main():
                 continue
             with gate.closed():
                 trim(stubs, tenond.channel)
-                samples.append({"seconds": now, **sample(tenond.process.pid)})
+                samples.append({"seconds": now, **sample(tenond)})
         for thread in threads:
             thread.join()
         exit_code = tenond.stop()

@@ -9,6 +9,8 @@ import pytest
 
 from conftest import ROOT
 
+sys.path.insert(0, str(ROOT / "tests" / "load"))  # as where they run by themselves
+
 MIB = 1 << 20
 
 
@@ -23,13 +25,14 @@ def load(name):
     return module
 
 
-LIMITS = argparse.Namespace(max_rise_mib=16, max_handles=3)
+LIMITS = argparse.Namespace(max_rise_mib=16, max_in_use_rise_mib=1, max_handles=3)
 
 
-def samples(leak_mib_per_second=0.0, more_files=0, peaks=True):
+def samples(leak_mib_per_second=0.0, leak_bytes_per_second=0, more_files=0, peaks=True):
     """400 seconds of a process of 100 MiB whose memory jitters, with peaks of 200 MiB."""
     noise = random.Random(1)
-    return [{"seconds": i, "threads": 9, "files": 20 + more_files * i // 400,
+    return [{"seconds": i, "threads": 9,
+             "in_use": 8 * MIB + noise.randint(0, 4 * MIB) + i * leak_bytes_per_second, "files": 20 + more_files * i // 400,
              "resident": int(100 * MIB + noise.randint(0, 2 * MIB) + i * leak_mib_per_second * MIB
                              + (200 * MIB if peaks and i % 50 == 0 else 0))}
             for i in range(400)]
@@ -46,6 +49,12 @@ def test_a_slow_leak_is_found_among_peaks():
     figures, wrong = load("soak").judge(samples(leak_mib_per_second=0.1), LIMITS)
     assert figures["slope_mib_per_hour"] == pytest.approx(360, rel=0.02)
     assert len(wrong) == 1 and "memory rose by" in wrong[0]
+
+
+def test_a_leak_too_small_for_pages_is_found_in_the_allocator():
+    figures, wrong = load("soak").judge(samples(leak_bytes_per_second=5000), LIMITS)
+    assert figures["in_use_rise_mib"] == pytest.approx(1.9, rel=0.15)
+    assert len(wrong) == 1 and "the allocator" in wrong[0]
 
 
 def test_files_that_stay_open_are_found():

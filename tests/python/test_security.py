@@ -189,6 +189,7 @@ def test_sighup_reads_settings_and_tokens_anew(stubs, folder, start_server):
     hang_up(" reloaded ")
     text = server.text()
     assert text.count("setting=threads") == 2 and text.count("setting=max_queued_requests") == 1
+    assert "RAW:" not in text  # the log is ours, line by line
 
 
 @pytest.mark.parametrize("flags,name", [

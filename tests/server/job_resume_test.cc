@@ -238,6 +238,9 @@ TEST_F(JobResumeTest, AJobThatRunsTooLongFails) {
   const v1::Job job = server.Wait(server.Submit(header).response.job().name());
   EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
   EXPECT_EQ(job.error().reason(), "DEADLINE");
+  EXPECT_EQ(job.error().field(), "header.max_run_seconds");
+  EXPECT_EQ(job.error().metadata().at("limit_seconds"), "0.01");
+  EXPECT_NE(job.error().message().find("limit of 0.01"), std::string::npos);
 }
 
 TEST_F(JobResumeTest, AGroupThatDoesNotEndIsCancelledOnTheWayOut) {

@@ -193,6 +193,21 @@ TEST_F(JobServiceTest, JobsBelongToTheirOwner) {
   EXPECT_EQ(list.jobs_size(), 2);
 }
 
+// What fills the store or keeps it busy can be looked at and put out; results are their owner's.
+TEST_F(JobServiceTest, AdministratorsEndOthersJobs) {
+  options_.run = false;
+  const std::string name = server().Submit(ProductJob("one"), {}, "me").response.job().name();
+  v1::Job job;
+  ASSERT_EQ(Summary(server().Get(name, &job, "root")), "OK");
+  EXPECT_EQ(job.owner(), "me");
+  EXPECT_EQ(Summary(server().Cancel(name, nullptr, "root")), "OK");
+  v1::ReadResultRequest read;
+  read.set_name(name);
+  EXPECT_EQ(Summary(server().ReadResult(read, "root").status), "NOT_FOUND NOT_FOUND name");
+  EXPECT_EQ(Summary(server().Delete(name, nullptr, "root")), "OK");
+  EXPECT_EQ(Summary(server().Get(name, &job, "me")), "NOT_FOUND NOT_FOUND name");
+}
+
 TEST_F(JobServiceTest, ListsComeInPagesTheNewestFirst) {
   options_.run = false;
   std::vector<std::string> names;
