@@ -2,6 +2,8 @@
 
 #include "tenon/job.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "client/cpp/call_context.h"
@@ -95,6 +97,54 @@ bool MayResume(const absl::Status& status) {
          status.code() == absl::StatusCode::kAborted;
 }
 
+// When a call that broke is tried again.
+class Retrier {
+ public:
+  Retrier(const CallOptions& options, absl::Duration default_timeout, const JobRetry& retry)
+      : options_(options),
+        retry_(retry),
+        deadline_(absl::Now() + options.timeout.value_or(default_timeout)),
+        pause_(retry.pause) {}
+
+  // Of the next try, which has the time that is left.
+  CallOptions options() const {
+    CallOptions options = options_;
+    options.timeout = deadline_ - absl::Now();
+    return options;
+  }
+
+  // The server has sent something.
+  void Heard() { heard_ = true; }
+  // Waits and returns true when a try that ended so is to be followed by another one. `progress`:
+  // the try has brought the call further.
+  bool Again(const absl::Status& ended, bool progress) {
+    if (progress) {
+      broken_.reset();
+      pause_ = retry_.pause;
+    }
+    if (!MayResume(ended) || (!heard_ && IsUnreachable(ended))) return false;
+    const absl::Time now = absl::Now();
+    if (!broken_.has_value()) broken_ = now;
+    if (now - *broken_ >= retry_.patience || now + pause_ >= deadline_) return false;
+    const absl::Duration pause = pause_;
+    pause_ = std::min(2 * pause, kMostPause);
+    if (retry_.on_break) retry_.on_break(ended, pause);
+    const Canceller never;
+    const Canceller* canceller = options_.canceller != nullptr ? options_.canceller : &never;
+    return !canceller->WaitFor(pause);
+  }
+
+ private:
+  static constexpr absl::Duration kMostPause = absl::Seconds(5);
+
+  const CallOptions options_;
+  const JobRetry retry_;
+  const absl::Time deadline_;
+  absl::Duration pause_;              // before the next try
+  std::optional<absl::Time> broken_;  // since when there was no progress
+  bool heard_ = false;
+};
+
 }  // namespace
 
 absl::StatusOr<v1::SubmitContractionResponse> Client::SubmitJob(const JobRequest& request,
@@ -161,44 +211,55 @@ absl::StatusOr<int64_t> Client::DeleteJob(const std::string& name, const CallOpt
 
 absl::StatusOr<v1::Job> Client::WatchJob(const std::string& name, const CallOptions& options,
                                          const JobCallbacks& callbacks,
-                                         absl::Duration progress_interval) {
+                                         const JobWatchOptions& watch) {
+  v1::WatchJobRequest request;
+  request.set_name(name);
+  request.set_progress_interval_seconds(absl::ToDoubleSeconds(watch.progress_interval));
   std::optional<v1::Job> job;
   TENON_RETURN_IF_ERROR(CatchExceptions([&]() -> absl::Status {
-    v1::WatchJobRequest request;
-    request.set_name(name);
-    request.set_progress_interval_seconds(absl::ToDoubleSeconds(progress_interval));
-    CallContext context(options, impl_->options.default_timeout, impl_->endpoint);
-    const auto stream = impl_->job->WatchJob(context.get(), request);
-    v1::WatchJobResponse frame;
-    while (stream->Read(&frame)) {
-      if (frame.has_progress() && callbacks.on_progress) callbacks.on_progress(frame.progress());
-      if (!frame.has_job()) continue;
-      job = std::move(*frame.mutable_job());
-      if (callbacks.on_job) callbacks.on_job(*job);
+    Retrier retrier(options, impl_->options.default_timeout, watch.retry);
+    for (;;) {
+      bool came = false;
+      const absl::Status ended = WatchOnce(request, retrier.options(), [&](const auto& frame) {
+        came = true;
+        retrier.Heard();
+        if (frame.has_progress() && callbacks.on_progress) callbacks.on_progress(frame.progress());
+        if (!frame.has_job()) return;
+        job = frame.job();
+        if (callbacks.on_job) callbacks.on_job(*job);
+      });
+      if (ended.ok() || !retrier.Again(ended, came)) return ended;
     }
-    return StatusFromGrpc(stream->Finish(), impl_->endpoint.address, impl_->endpoint.connected());
   }));
   if (!job.has_value()) return BrokenContract("the watch ended without a job");
   return *std::move(job);
 }
 
+absl::Status Client::WatchOnce(const v1::WatchJobRequest& request, const CallOptions& options,
+                               const std::function<void(const v1::WatchJobResponse&)>& add) {
+  CallContext context(options, impl_->options.default_timeout, impl_->endpoint);
+  const auto stream = impl_->job->WatchJob(context.get(), request);
+  v1::WatchJobResponse frame;
+  while (stream->Read(&frame)) add(frame);
+  return StatusFromGrpc(stream->Finish(), impl_->endpoint.address, impl_->endpoint.connected());
+}
+
 absl::StatusOr<JobResult> Client::ReadJobResult(const std::string& name, const CallOptions& options,
-                                                const JobReadOptions& read) {
+                                                const JobRetry& retry) {
   absl::StatusOr<JobResult> result = absl::UnknownError("");
   const absl::Status status = CatchExceptions([&]() -> absl::Status {
     ResultReader reader;
-    Canceller never;
-    Canceller* canceller = options.canceller != nullptr ? options.canceller : &never;
-    for (int failed = 0;;) {
+    Retrier retrier(options, impl_->options.default_timeout, retry);
+    for (;;) {
       const int64_t before = reader.filled_bytes();
-      const absl::Status ended =
-          ReadOnce(name, options, before, [&](const auto& frame) { return reader.Add(frame); });
+      const absl::Status ended = ReadOnce(name, retrier.options(), before, [&](const auto& frame) {
+        retrier.Heard();
+        return reader.Add(frame);
+      });
       reader.EndRead();
       if (ended.ok() && reader.complete()) break;
       if (ended.ok()) return BrokenContract("the read ended with OK before the result did");
-      failed = reader.filled_bytes() > before ? 1 : failed + 1;
-      if (!MayResume(ended) || failed >= read.tries) return ended;
-      if (canceller->WaitFor(read.pause)) return ended;
+      if (!retrier.Again(ended, reader.filled_bytes() > before)) return ended;
     }
     result = reader.Take();
     return result.status();

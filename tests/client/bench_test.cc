@@ -157,10 +157,54 @@ TEST(OpenLoopTest, WhatWasDueAndNeverSentIsCounted) {
   Recorder recorder(start, 1, 1);
   RunWorker(&clock, &arrivals, &work, &recorder);
   EXPECT_EQ(work.numbers(), (std::vector<int64_t>{0, 1}));
-  const std::vector<BenchTime> unsent = arrivals.TakeUnsent(end);
+  const std::vector<BenchTime> unsent = arrivals.TakeUnsent();
   ASSERT_EQ(unsent.size(), 8u);
   EXPECT_EQ(unsent.front(), After(start, 20));
   EXPECT_EQ(unsent.back(), After(start, 90));
+}
+
+TEST(OpenLoopTest, WhatIsDueBeforeTheEndIsSentLate) {
+  FakeClock clock;
+  const BenchTime start = clock.Now();
+  LoadOptions options;
+  options.rate = 100;
+  Arrivals arrivals(options, start, After(start, 30), std::chrono::milliseconds(5));
+  ScriptedWork work(&clock, {1, 22, 1});  // the third is due at 20 ms and begins at 32
+  Recorder recorder(start, 1, 1);
+  RunWorker(&clock, &arrivals, &work, &recorder);
+  EXPECT_EQ(work.started(), (std::vector<BenchTime>{start, After(start, 10), After(start, 32)}));
+  EXPECT_EQ(recorder.Total().All().max(), 22'000'000);
+  EXPECT_TRUE(arrivals.TakeUnsent().empty());
+}
+
+TEST(OpenLoopTest, AnEndThatIsLearntLaterHoldsForWhatWasDue) {
+  const BenchTime start{};
+  LoadOptions options;
+  options.rate = 100;
+  Arrivals arrivals(options, start, std::nullopt, std::chrono::milliseconds(5));
+  ASSERT_TRUE(arrivals.Next(start).has_value());
+  arrivals.EndAt(After(start, 35));
+  ASSERT_TRUE(arrivals.Next(After(start, 39)).has_value());
+  EXPECT_FALSE(arrivals.Next(After(start, 40)).has_value());
+  EXPECT_EQ(arrivals.TakeUnsent(), (std::vector<BenchTime>{After(start, 20), After(start, 30)}));
+}
+
+// The gap that leads beyond the end is not drawn again: another one might end before it.
+TEST(OpenLoopTest, PoissonArrivalsThatAreAllSentLeaveNoneUnsent) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    FakeClock clock;
+    const BenchTime start = clock.Now();
+    LoadOptions options;
+    options.rate = 20;
+    options.poisson = true;
+    options.seed = seed;
+    Arrivals arrivals(options, start, After(start, 2000), std::chrono::seconds(2));
+    ScriptedWork work(&clock, {1});
+    Recorder recorder(start, 1, 1);
+    RunWorker(&clock, &arrivals, &work, &recorder);
+    EXPECT_FALSE(arrivals.Next(clock.Now()).has_value());
+    EXPECT_TRUE(arrivals.TakeUnsent().empty()) << seed;
+  }
 }
 
 TEST(OpenLoopTest, PoissonGapsRepeatAndHaveTheRate) {
@@ -248,18 +292,20 @@ TEST(StabilityTest, ThreeWindowsMustAgree) {
   EXPECT_FALSE(IsStable(windows, 10));
 }
 
-TEST(TargetTest, FailedRequestsCountAsNeverAnswered) {
-  Window window;
-  window.latency.resize(1);
-  for (int i = 0; i < 985; ++i) window.latency[0].Record(1'000'000);
-  for (int i = 0; i < 15; ++i) window.latency[0].Record(50'000'000);
-  EXPECT_FALSE(MeetsTarget(window, 0.010));  // the 990th is slow
-  EXPECT_TRUE(MeetsTarget(window, 0.051));
-  window.errors["OVERLOADED"] = 5;
-  EXPECT_TRUE(MeetsTarget(window, 0.051));  // 995 of 1005
-  window.errors["OVERLOADED"] = 11;
-  EXPECT_FALSE(MeetsTarget(window, 0.051));  // 1000 of 1011 are fewer than 99 %
-  EXPECT_FALSE(MeetsTarget(Window(), 1));
+TEST(TargetTest, FailedAndUnsentRequestsCountAsNeverAnswered) {
+  LoadResult load;
+  load.total.latency.resize(1);
+  for (int i = 0; i < 985; ++i) load.total.latency[0].Record(1'000'000);
+  for (int i = 0; i < 15; ++i) load.total.latency[0].Record(50'000'000);
+  EXPECT_FALSE(MeetsTarget(load, 0.010));  // the 990th is slow
+  EXPECT_TRUE(MeetsTarget(load, 0.051));
+  load.total.errors["OVERLOADED"] = 5;
+  EXPECT_TRUE(MeetsTarget(load, 0.051));  // 995 of 1005
+  for (int i = 0; i < 6; ++i) load.unsent.Record(1);
+  EXPECT_FALSE(MeetsTarget(load, 0.051));  // 1000 of 1011 are fewer than 99 %
+  load.total.errors.clear();
+  EXPECT_TRUE(MeetsTarget(load, 0.051));
+  EXPECT_FALSE(MeetsTarget(LoadResult(), 1));
 }
 
 TEST(MixTest, ParsesKindsAndWeights) {
@@ -314,8 +360,7 @@ BenchReport Report() {
   report.load.seconds = 2;
   report.load.total.latency.resize(1);
   for (int i = 0; i < 98; ++i) report.load.total.latency[0].Record(100);
-  report.load.total.latency[0].Record(2'000'000'000);  // one that was never sent
-  report.load.unsent = 1;
+  report.load.unsent.Record(2'000'000'000);
   report.load.total.errors["OVERLOADED"] = 3;
   report.load.total.bytes = 4000;
   report.load.windows = {{49, 0.1, 0.1, 3}};
@@ -329,14 +374,16 @@ TEST(BenchReportTest, JsonHasTheFigures) {
   EXPECT_TRUE(json["load"]["rate"].is_null());
   EXPECT_TRUE(json["stable"].is_null());
   EXPECT_TRUE(json["server"].is_null());
-  EXPECT_EQ(json["requests"]["succeeded"], 99);
+  EXPECT_EQ(json["requests"]["succeeded"], 98);
+  EXPECT_EQ(json["requests"]["unsent"], 1);
   EXPECT_EQ(json["requests"]["failed"], 3);
   EXPECT_EQ(json["errors"]["OVERLOADED"], 3);
-  EXPECT_DOUBLE_EQ(json["requests_per_second"], 49);  // those that were sent
+  EXPECT_DOUBLE_EQ(json["requests_per_second"], 49);
   EXPECT_DOUBLE_EQ(json["bytes_per_second"], 2000);
   EXPECT_DOUBLE_EQ(json["latency_seconds"]["p50"], 1e-7);
   EXPECT_DOUBLE_EQ(json["latency_seconds"]["max"], 2);
-  EXPECT_EQ(json["kinds"]["contract"]["count"], 99);
+  EXPECT_EQ(json["latency_seconds"]["count"], 99);  // with the one that was never sent
+  EXPECT_EQ(json["kinds"]["contract"]["count"], 98);
   EXPECT_FALSE(json.contains("target"));
 
   report.options.rate = 50;

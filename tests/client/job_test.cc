@@ -1,4 +1,4 @@
-// Reading the result of a job over connections that break.
+// Watching a job and reading its result over connections that break.
 
 #include "tenon/job.h"
 
@@ -13,6 +13,7 @@
 #include "tenon/client.h"
 #include "tenon/v1/job.grpc.pb.h"
 #include "tests/client/fake_server.h"
+#include "tests/client/tool_fixture.h"
 #include "tests/support/status_matchers.h"
 
 namespace tenon::client {
@@ -35,6 +36,9 @@ class BreakingJobs final : public v1::JobService::Service {
   ~BreakingJobs() override { server_->Shutdown(); }
 
   std::string address;
+  // What each watch sends before it ends, in turn; the last one ends well, the others with `end`.
+  std::vector<std::vector<v1::JobState>> watches;
+  size_t watched = 0;
   int chunks_per_read = 3;  // of 80 bytes
   bool progress = true;     // else the first read gives nothing, and so does every other
   grpc::Status end = grpc::Status(grpc::StatusCode::UNAVAILABLE, "gone");
@@ -42,6 +46,19 @@ class BreakingJobs final : public v1::JobService::Service {
   std::vector<int64_t> offsets;
 
  private:
+  grpc::Status WatchJob(grpc::ServerContext*, const v1::WatchJobRequest* request,
+                        grpc::ServerWriter<v1::WatchJobResponse>* writer) override {
+    EXPECT_EQ(request->name(), "jobs/1");
+    const size_t i = std::min(watched++, watches.size() - 1);
+    for (const v1::JobState state : watches[i]) {
+      v1::WatchJobResponse frame;
+      frame.mutable_job()->set_name("jobs/1");
+      frame.mutable_job()->set_state(state);
+      writer->Write(frame);
+    }
+    return i + 1 < watches.size() ? end : grpc::Status::OK;
+  }
+
   grpc::Status ReadResult(grpc::ServerContext*, const v1::ReadResultRequest* request,
                           grpc::ServerWriter<v1::ReadResultResponse>* writer) override {
     offsets.push_back(request->offset_bytes());
@@ -69,10 +86,11 @@ class BreakingJobs final : public v1::JobService::Service {
   std::unique_ptr<grpc::Server> server_;
 };
 
-absl::StatusOr<JobResult> Read(BreakingJobs* server, int tries = 2) {
+absl::StatusOr<JobResult> Read(BreakingJobs* server,
+                               absl::Duration patience = absl::InfiniteDuration()) {
   auto client = Client::Connect(server->address);
   if (!client.ok()) return client.status();
-  return client->ReadJobResult("jobs/1", {}, {tries, absl::Milliseconds(1)});
+  return client->ReadJobResult("jobs/1", {}, {patience, absl::Milliseconds(1)});
 }
 
 TEST(JobReadTest, GoesOnWhereItBroke) {
@@ -90,8 +108,17 @@ TEST(JobReadTest, GoesOnWhereItBroke) {
 TEST(JobReadTest, GivesUpWhenNothingComes) {
   BreakingJobs server;
   server.progress = false;
-  EXPECT_EQ(Read(&server, 3).status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(server.offsets.size(), 3u);
+  server.end = grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "full");
+  EXPECT_EQ(Read(&server, absl::Milliseconds(5)).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_GE(server.offsets.size(), 2u);
+}
+
+TEST(JobReadTest, WhereNothingWasHeardNothingIsRepeated) {
+  BreakingJobs server;
+  server.progress = false;  // and "gone" without details is the transport's word
+  EXPECT_TRUE(IsUnreachable(Read(&server).status()));
+  EXPECT_EQ(server.offsets.size(), 1u);
 }
 
 TEST(JobReadTest, ARefusalIsNotRepeated) {
@@ -108,6 +135,66 @@ TEST(JobReadTest, TheWholeIsChecked) {
   BreakingJobs shorter;
   shorter.end = grpc::Status::OK;
   EXPECT_TRUE(Fails(Read(&shorter), Reason::kInternal));
+}
+
+TEST(JobWatchTest, GoesOnAfterABreak) {
+  BreakingJobs server;
+  server.watches = {{v1::JOB_STATE_QUEUED, v1::JOB_STATE_RUNNING},
+                    {},
+                    {v1::JOB_STATE_RUNNING, v1::JOB_STATE_SUCCEEDED}};
+  auto client = Client::Connect(server.address);
+  ASSERT_TRUE(client.ok());
+  std::vector<v1::JobState> states;
+  JobCallbacks callbacks;
+  callbacks.on_job = [&](const v1::Job& job) { states.push_back(job.state()); };
+  std::vector<absl::Duration> pauses;
+  JobWatchOptions watch;
+  watch.retry.pause = absl::Milliseconds(1);
+  watch.retry.on_break = [&](const absl::Status& error, absl::Duration pause) {
+    EXPECT_TRUE(IsUnreachable(error)) << error;
+    pauses.push_back(pause);
+  };
+  const auto job = client->WatchJob("jobs/1", {}, callbacks, watch);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(states, (std::vector<v1::JobState>{v1::JOB_STATE_QUEUED, v1::JOB_STATE_RUNNING,
+                                               v1::JOB_STATE_RUNNING, v1::JOB_STATE_SUCCEEDED}));
+  EXPECT_EQ(pauses, (std::vector<absl::Duration>{absl::Milliseconds(1), absl::Milliseconds(2)}));
+}
+
+TEST(JobWatchTest, GivesUp) {
+  BreakingJobs server;
+  server.watches = {{v1::JOB_STATE_RUNNING}, {v1::JOB_STATE_SUCCEEDED}};
+  auto client = Client::Connect(server.address);
+  ASSERT_TRUE(client.ok());
+  JobWatchOptions watch;
+  watch.retry.patience = absl::ZeroDuration();
+  EXPECT_TRUE(IsUnreachable(client->WatchJob("jobs/1", {}, {}, watch).status()));
+  EXPECT_EQ(server.watched, 1u);
+  // Nor is a refusal repeated, whatever the patience.
+  server.watched = 0;
+  server.end = grpc::Status(grpc::StatusCode::NOT_FOUND, "deleted");
+  EXPECT_EQ(client->WatchJob("jobs/1").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(server.watched, 1u);
+}
+
+TEST(JobWatchTest, TheCommandSaysThatItTriesAgain) {
+  BreakingJobs server;
+  server.watches = {{v1::JOB_STATE_RUNNING}, {v1::JOB_STATE_RUNNING, v1::JOB_STATE_SUCCEEDED}};
+  const auto run = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"job", "watch", "1", "--server", server.address};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return tool::RunWith(arguments);
+  };
+  tool::Result result = run({});
+  EXPECT_EQ(result.code, tool::kExitOk) << result.err;
+  EXPECT_TRUE(result.out.starts_with("running\nsucceeded\n")) << result.out;
+  EXPECT_NE(result.err.find("gone; trying again in 250 ms\n"), std::string::npos) << result.err;
+  server.watched = 0;
+  result = run({"--reconnect", "0"});
+  EXPECT_EQ(result.code, tool::kExitUnreachable);
+  EXPECT_EQ(result.err.find("trying again"), std::string::npos) << result.err;
+  EXPECT_EQ(run({"--reconnect", "-1"}).code, tool::kExitUsage);
 }
 
 TEST(JobSubmitTest, OneSetOnly) {

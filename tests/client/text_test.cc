@@ -120,6 +120,18 @@ TEST(ErrorTextTest, TellsEverythingThereIs) {
             "  try again in 2 s\n");
 }
 
+TEST(ErrorTextTest, ReasonsStandThereOnce) {
+  v1::ErrorDetail detail;
+  detail.set_code(5);
+  detail.set_reason("NOT_FOUND");
+  detail.set_message("there is no job jobs/x");
+  EXPECT_EQ(ErrorText(client::StatusFromDetail(detail)), "NOT_FOUND: there is no job jobs/x\n");
+  detail.set_code(10);
+  detail.set_reason("SLOW_READER");
+  detail.set_message("SLOW_READER: nothing was read");
+  EXPECT_EQ(ErrorText(client::StatusFromDetail(detail)), "ABORTED SLOW_READER: nothing was read\n");
+}
+
 TEST(ErrorTextTest, LocalErrorsNeedNoCode) {
   const absl::Status status = Error(Reason::kNotFound, "no file").Field("--hd", "look again");
   EXPECT_EQ(ErrorText(status), "no file\n  field --hd: look again\n");

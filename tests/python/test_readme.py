@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from conftest import BUILD, ROOT
+from conftest import BINARY, BUILD, ROOT
 
 README = (ROOT / "README.md").read_text()
 
@@ -117,3 +117,26 @@ def test_tenon_commands_of_the_readme_run(server, tmp_path):
     np.testing.assert_allclose(np.load(tmp_path / "c.npy"),
                                np.load(tmp_path / "a.npy") @ np.load(tmp_path / "b.npy"),
                                rtol=1e-13)
+
+
+def test_settings_for_operators_have_the_defaults_that_the_readme_says():
+    text = subprocess.run([str(BINARY), "--help"], capture_output=True, text=True, check=True).stdout
+    defaults = dict(re.findall(r"^  --(\w+) \(default: (.*?)\)$", text, re.MULTILINE))
+    section = README.split("### Ends, waits and cuts\n")[1].split("\n#")[0]
+    told = re.findall(r"`--(\w+)` \((\d+) (s|h)\)", section)
+    assert {name for name, *_ in told} == {
+        "drain_delay", "grace_period", "max_queue_wait", "read_stall_timeout",
+        "idle_stream_timeout", "write_stall_timeout"}
+    units = {"s": 1, "m": 60, "h": 3600}
+    for name, number, unit in told:
+        parts = re.findall(r"(\d+)(\w)", defaults[name])
+        assert sum(int(n) * units[u] for n, u in parts) == int(number) * units[unit], name
+    assert defaults["max_concurrent_streams"] == "128"
+    assert "has 128 calls on one connection" in section
+
+
+def test_security_names_every_quota():
+    text = (ROOT / ".github" / "SECURITY.md").read_text().split("**Quotas**")[1]
+    for name in ["max_streams_per_principal", "max_stored_bytes_per_principal", "max_jobs",
+                 "state_budget"]:
+        assert f"`--{name}`" in text, name

@@ -181,7 +181,7 @@ absl::StatusOr<int> Run(const Arguments& arguments, const Session& session) {
     return report.load.first_error;
   }
   if (report.target_p99_seconds.has_value()) {
-    report.target_met = MeetsTarget(report.load.total, *report.target_p99_seconds);
+    report.target_met = MeetsTarget(report.load, *report.target_p99_seconds);
   }
   TENON_RETURN_IF_ERROR(WriteReport(report, arguments, session));
   return report.target_met ? kExitOk : kExitCheckFailed;
@@ -198,11 +198,15 @@ CommandSpec BenchSpec() {
       "Closed loop: --concurrency workers, each of which asks again when its answer is there. "
       "Open\n"
       "loop: --rate; a latency counts from the time at which the request was due, so that what a\n"
-      "slow server keeps waiting shows. It measures until the rates and mean latencies of three\n"
+      "slow server keeps waiting shows. What is due before the end is sent up to a window's "
+      "length\n"
+      "after it; what is late even then is never sent. It measures until the rates and mean "
+      "latencies of three\n"
       "windows agree, or for --duration, or --requests. Everything is as a program sees it that\n"
       "uses the C++ client, copies and checks included.\n"
-      "Exit codes: 0 success, 1 --target-p99 is missed (a failed request counts as never\n"
-      "answered), 2 usage, 3 the server refused every request, 4 it can't be reached, 130\n"
+      "Exit codes: 0 success, 1 --target-p99 is missed (a request that failed or was never sent\n"
+      "counts as never answered), 2 usage, 3 the server refused every request, 4 it can't be "
+      "reached, 130\n"
       "interrupted.";
   spec.options = {
       {"concurrency", "N",
@@ -219,7 +223,9 @@ CommandSpec BenchSpec() {
       {"windows", "N", "Windows at most (default: 10)."},
       {"stability", "PERCENT",
        "How far three windows may lie from their mean to count as stable (default: 10)."},
-      {"target-p99", "MS", "Exit with 1 when the 99th percentile is above."},
+      {"target-p99", "MS",
+       "Exit with 1 when the 99th percentile is above; requests that failed or were never sent "
+       "count as infinitely late."},
       {"json", "FILE", "Write the report as JSON; - for the standard output."},
   };
   for (Option& option : BenchWorkOptions()) spec.options.push_back(std::move(option));

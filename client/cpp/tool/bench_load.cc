@@ -82,26 +82,31 @@ void WarmUp(const LoadOptions& options, BenchClock* clock, size_t kinds,
   Crew(clock, &arrivals, &dropped, workers).Join();
 }
 
-// Requests that were due and that nobody sent have waited until the end at least.
-int64_t CountUnsent(Arrivals* arrivals, BenchTime end, Window* total) {
-  const std::vector<BenchTime> unsent = arrivals->TakeUnsent(end);
-  for (const BenchTime intended : unsent) total->latency[0].Record((end - intended).count());
-  return static_cast<int64_t>(unsent.size());
+LatencyHistogram Unsent(Arrivals* arrivals, BenchTime now) {
+  LatencyHistogram waited;
+  for (const BenchTime intended : arrivals->TakeUnsent()) waited.Record((now - intended).count());
+  return waited;
 }
 
 LoadResult MeasureAll(const LoadOptions& options, BenchClock* clock, size_t kinds,
                       std::span<const std::unique_ptr<BenchWork>> workers) {
   const BenchTime start = clock->Now();
+  const BenchDuration window = FromSeconds(options.window_seconds);
   std::optional<BenchTime> end;
-  if (options.duration_seconds.has_value()) end = start + FromSeconds(*options.duration_seconds);
-  Arrivals arrivals(options, start, end);
+  BenchDuration lateness = BenchDuration::zero();
+  if (options.duration_seconds.has_value()) {
+    const BenchDuration duration = FromSeconds(*options.duration_seconds);
+    end = start + duration;
+    lateness = std::min(window, duration);
+  }
+  Arrivals arrivals(options, start, end, lateness);
   Recorder recorder(start, options.window_seconds, kinds);
   Crew(clock, &arrivals, &recorder, workers).Join();
   LoadResult result;
   result.total = recorder.Total();
   const BenchTime last = std::max(recorder.last_done(), end.value_or(start));
   result.seconds = ToSeconds(last - start);
-  if (end.has_value()) result.unsent = CountUnsent(&arrivals, *end, &result.total);
+  if (end.has_value()) result.unsent = Unsent(&arrivals, last);
   for (size_t i = 0; i < recorder.windows(); ++i) {
     result.windows.push_back(FiguresOf(recorder.At(i), options.window_seconds));
   }
@@ -113,7 +118,7 @@ LoadResult MeasureUntilStable(const LoadOptions& options, BenchClock* clock, siz
                               std::span<const std::unique_ptr<BenchWork>> workers) {
   const BenchTime start = clock->Now();
   const BenchDuration window = FromSeconds(options.window_seconds);
-  Arrivals arrivals(options, start, start + options.max_windows * window);
+  Arrivals arrivals(options, start, start + options.max_windows * window, window);
   Recorder recorder(start, options.window_seconds, kinds);
   Crew crew(clock, &arrivals, &recorder, workers);
   LoadResult result;
@@ -127,13 +132,13 @@ LoadResult MeasureUntilStable(const LoadOptions& options, BenchClock* clock, siz
         FiguresOf(recorder.At(static_cast<size_t>(i)), options.window_seconds));
     result.stable = IsStable(result.windows, options.stability);
   }
-  arrivals.Stop();
+  arrivals.EndAt(now);
   const size_t count = result.windows.size(), first = count - std::min(count, kStableWindows);
   result.total.latency.resize(kinds);
   for (size_t i = first; i < count; ++i) result.total.Merge(recorder.At(i));
   result.seconds = static_cast<double>(count - first) * options.window_seconds;
-  result.unsent = CountUnsent(&arrivals, now, &result.total);
   crew.Join();
+  result.unsent = Unsent(&arrivals, std::max(now, recorder.last_done()));
   result.first_error = recorder.first_error();
   return result;
 }
@@ -144,50 +149,62 @@ std::unique_ptr<BenchClock> MakeSteadyClock(const client::Canceller* canceller) 
   return std::make_unique<SteadyClock>(canceller);
 }
 
-Arrivals::Arrivals(const LoadOptions& options, BenchTime start, std::optional<BenchTime> end)
-    : options_(options), end_(end), random_(options.seed), start_(start), next_(start) {}
+Arrivals::Arrivals(const LoadOptions& options, BenchTime start, std::optional<BenchTime> end,
+                   BenchDuration lateness)
+    : options_(options),
+      lateness_(lateness),
+      end_(end),
+      random_(options.seed),
+      start_(start),
+      last_(start) {}
 
 // Constant gaps are multiples of one, so that rounding does not add up.
 BenchTime Arrivals::NextIntended() {
   if (!options_.poisson) {
     return start_ + FromSeconds(static_cast<double>(taken_) / *options_.rate);
   }
-  return next_ + FromSeconds(std::exponential_distribution<double>(*options_.rate)(random_));
+  if (!drawn_.has_value()) {
+    drawn_ = last_ + FromSeconds(std::exponential_distribution<double>(*options_.rate)(random_));
+  }
+  return *drawn_;
+}
+
+BenchTime Arrivals::Take() {
+  last_ = NextIntended();
+  drawn_.reset();
+  ++taken_;
+  return last_;
+}
+
+bool Arrivals::Exhausted() const {
+  return options_.requests.has_value() && taken_ >= *options_.requests;
 }
 
 std::optional<Arrivals::Arrival> Arrivals::Next(BenchTime now) {
   std::lock_guard lock(mutex_);
-  if (stopped_ || (options_.requests.has_value() && taken_ >= *options_.requests)) {
+  if (Exhausted()) return std::nullopt;
+  if (!options_.rate.has_value()) {
+    if (end_.has_value() && now >= *end_) return std::nullopt;
+    return Arrival{taken_++, now};
+  }
+  if (end_.has_value() && (NextIntended() >= *end_ || now >= *end_ + lateness_)) {
     return std::nullopt;
   }
-  if (end_.has_value() && now >= *end_) return std::nullopt;
-  if (!options_.rate.has_value()) return Arrival{taken_++, now};
-  const BenchTime intended = NextIntended();
-  if (end_.has_value() && intended >= *end_) {
-    stopped_ = true;
-    return std::nullopt;
-  }
-  next_ = intended;
-  return Arrival{taken_++, intended};
+  const int64_t number = taken_;
+  return Arrival{number, Take()};
 }
 
-void Arrivals::Stop() {
+void Arrivals::EndAt(BenchTime end) {
   std::lock_guard lock(mutex_);
-  stopped_ = true;
+  end_ = end;
 }
 
-std::vector<BenchTime> Arrivals::TakeUnsent(BenchTime end) {
+std::vector<BenchTime> Arrivals::TakeUnsent() {
   std::vector<BenchTime> unsent;
   std::lock_guard lock(mutex_);
-  if (!options_.rate.has_value()) return unsent;
-  for (;;) {
-    if (options_.requests.has_value() && taken_ >= *options_.requests) return unsent;
-    const BenchTime intended = NextIntended();
-    if (intended >= end) return unsent;
-    next_ = intended;
-    ++taken_;
-    unsent.push_back(intended);
-  }
+  if (!options_.rate.has_value() || !end_.has_value()) return unsent;
+  while (!Exhausted() && NextIntended() < *end_) unsent.push_back(Take());
+  return unsent;
 }
 
 int64_t Window::succeeded() const { return All().count(); }

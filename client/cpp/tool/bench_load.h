@@ -62,27 +62,34 @@ class Arrivals {
     int64_t number = 0;
     BenchTime intended;
   };
-  // From `start` on, until `end` if there is one, at most `options.requests`.
-  Arrivals(const LoadOptions& options, BenchTime start, std::optional<BenchTime> end);
+  // From `start` on, until `end` if there is one, at most `options.requests`. What an open loop has
+  // due before the end is still given until `lateness` after it, so that a request is not lost
+  // because every worker was busy in the last moment.
+  Arrivals(const LoadOptions& options, BenchTime start, std::optional<BenchTime> end,
+           BenchDuration lateness = BenchDuration::zero());
 
   // The next request; nullopt when there is no more.
   std::optional<Arrival> Next(BenchTime now);
-  // No further requests.
-  void Stop();
-  // Open loop: the intended times of requests that were due before `end` and that no worker took.
-  std::vector<BenchTime> TakeUnsent(BenchTime end);
+  // Sets the end that was not known before.
+  void EndAt(BenchTime end);
+  // Open loop: the intended times of requests that were due before the end and that no worker took.
+  std::vector<BenchTime> TakeUnsent();
 
  private:
-  BenchTime NextIntended();  // with mutex_ held
+  // With mutex_ held. Draws the gap once, however often it is asked before the request is taken.
+  BenchTime NextIntended();
+  BenchTime Take();
+  bool Exhausted() const;
 
   const LoadOptions options_;
-  const std::optional<BenchTime> end_;
+  const BenchDuration lateness_;
   std::mutex mutex_;
+  std::optional<BenchTime> end_;
   std::mt19937_64 random_;
   BenchTime start_;
-  BenchTime next_;
+  BenchTime last_;                  // intended time of the last one that was taken
+  std::optional<BenchTime> drawn_;  // of the next one
   int64_t taken_ = 0;
-  bool stopped_ = false;
 };
 
 // Requests that ended within one stretch of time.
@@ -154,7 +161,9 @@ struct LoadResult {
   double seconds = 0;  // that `total` stands for
   std::vector<WindowFigures> windows;
   std::optional<bool> stable;  // absent with a fixed duration or number
-  int64_t unsent = 0;          // of an open loop, counted as answered when it ended
+  // Open loop: requests that were due and never sent, by how long they waited until the end; their
+  // true latencies are longer. `total` is without them.
+  LatencyHistogram unsent;
   absl::Status first_error;
 };
 

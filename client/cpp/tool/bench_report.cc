@@ -35,6 +35,13 @@ std::vector<std::string> LatencyRow(const std::string& name, const LatencyHistog
   return row;
 }
 
+// With what was never sent: it has waited until the end at least.
+LatencyHistogram Latencies(const LoadResult& load) {
+  LatencyHistogram all = load.total.All();
+  all.Merge(load.unsent);
+  return all;
+}
+
 Json LoadJson(const BenchReport& report) {
   const LoadOptions& options = report.options;
   Json json;
@@ -93,11 +100,12 @@ void AddServerSplit(const v1::GetStatisticsResponse& before, const v1::GetStatis
   }
 }
 
-bool MeetsTarget(const Window& total, double target_seconds) {
-  const LatencyHistogram all = total.All();
-  const auto requests = static_cast<double>(all.count() + total.failed());
+bool MeetsTarget(const LoadResult& load, double target_seconds) {
+  const LatencyHistogram all = load.total.All();
+  const auto requests =
+      static_cast<double>(all.count() + load.total.failed() + load.unsent.count());
   if (requests == 0) return false;
-  // The rank among all requests; the failed ones stand at the end.
+  // The rank among all requests; those without an answer stand at the end.
   const double rank = std::ceil(0.99 * requests);
   if (rank > static_cast<double>(all.count())) return false;
   const double percent = 100 * rank / static_cast<double>(all.count());
@@ -112,12 +120,12 @@ Json BenchToJson(const BenchReport& report) {
   json["load"] = LoadJson(report);
   json["seconds"] = report.load.seconds;
   json["stable"] = report.load.stable.has_value() ? Json(*report.load.stable) : Json();
-  json["requests"] = {
-      {"succeeded", total.succeeded()}, {"failed", total.failed()}, {"unsent", report.load.unsent}};
-  json["requests_per_second"] =
-      Rate(static_cast<double>(total.succeeded() - report.load.unsent), report.load.seconds);
+  json["requests"] = {{"succeeded", total.succeeded()},
+                      {"failed", total.failed()},
+                      {"unsent", report.load.unsent.count()}};
+  json["requests_per_second"] = Rate(static_cast<double>(total.succeeded()), report.load.seconds);
   json["bytes_per_second"] = Rate(static_cast<double>(total.bytes), report.load.seconds);
-  json["latency_seconds"] = LatencyJson(total.All());
+  json["latency_seconds"] = LatencyJson(Latencies(report.load));
   for (size_t k = 0; k < report.mix.size(); ++k) {
     json["kinds"][report.mix[k].first] = LatencyJson(total.latency[k]);
   }
@@ -157,15 +165,16 @@ std::string BenchToText(const BenchReport& report) {
        StrCat(FormatSeconds(report.load.seconds), !report.load.stable.has_value() ? ""
                                                   : *report.load.stable           ? ", stable"
                                                                         : ", NOT stable")},
-      {"requests/s", FormatNumber(Rate(static_cast<double>(total.succeeded() - report.load.unsent),
-                                       report.load.seconds))}};
+      {"requests/s",
+       FormatNumber(Rate(static_cast<double>(total.succeeded()), report.load.seconds))}};
   if (total.bytes > 0) {
     rows.emplace_back(
         "payload",
         StrCat(FormatBytes(Rate(static_cast<double>(total.bytes), report.load.seconds)), "/s"));
   }
-  if (report.load.unsent > 0) {
-    rows.emplace_back("never sent", StrCat(report.load.unsent, ": the rate can't be kept up"));
+  if (report.load.unsent.count() > 0) {
+    rows.emplace_back("never sent",
+                      StrCat(report.load.unsent.count(), ": the rate can't be kept up"));
   }
   for (const auto& [reason, count] : total.errors)
     rows.emplace_back("failed", StrCat(count, " ", reason));
@@ -174,7 +183,7 @@ std::string BenchToText(const BenchReport& report) {
   std::vector<std::string> header = {"latency", "requests", "mean"};
   for (const auto& [name, percent] : kPercentiles) header.emplace_back(name);
   header.emplace_back("max");
-  std::vector<std::vector<std::string>> table = {LatencyRow("all", total.All())};
+  std::vector<std::vector<std::string>> table = {LatencyRow("all", Latencies(report.load))};
   for (size_t k = 0; report.mix.size() > 1 && k < report.mix.size(); ++k) {
     table.push_back(LatencyRow(report.mix[k].first, total.latency[k]));
   }

@@ -33,8 +33,8 @@ void AddServerSplit(const v1::GetStatisticsResponse& before, const v1::GetStatis
                     ServerSplit* split);
 
 // Whether a latency target is met: the 99th percentile of all requests lies at or below it, where
-// a failed request counts as never answered.
-bool MeetsTarget(const Window& total, double target_seconds);
+// those that failed or were never sent count as never answered.
+bool MeetsTarget(const LoadResult& load, double target_seconds);
 
 // Everything that the report is made from.
 struct BenchReport {

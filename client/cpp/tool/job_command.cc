@@ -1,5 +1,6 @@
 // The commands about jobs that there are.
 
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -33,6 +34,33 @@ absl::StatusOr<Call> Prepare(const Arguments& arguments, const Session& session)
 
 void Print(const v1::Job& job, const Arguments& arguments, const Session& session) {
   *session.out << (arguments.Has("json") ? Dump(MessageToJson(job)) + "\n" : FormatJob(job));
+}
+
+// --reconnect, for the commands that outlive a restart of the server.
+Option ReconnectOption() {
+  return {"reconnect", "SECONDS",
+          "When the connection breaks, try again for so long (default: 60; 0: give up at once)."};
+}
+
+// `clear` makes room on the terminal.
+absl::StatusOr<client::JobRetry> RetryOf(const Arguments& arguments, const Session& session,
+                                         std::function<void()> clear) {
+  client::JobRetry retry;
+  if (arguments.Get("reconnect") == "0") {
+    retry.patience = absl::ZeroDuration();
+  } else {
+    TENON_ASSIGN_OR_RETURN(const auto seconds,
+                           GetParsed<double>(arguments, "reconnect", ParsePositive));
+    if (seconds.has_value()) retry.patience = absl::Seconds(*seconds);
+  }
+  retry.on_break = [&session, clear = std::move(clear)](const absl::Status& error,
+                                                        absl::Duration pause) {
+    clear();
+    *session.err << "tenon: " << error.message() << "; trying again in "
+                 << FormatSeconds(absl::ToDoubleSeconds(pause)) << "\n"
+                 << std::flush;
+  };
+  return retry;
 }
 
 int ExitOf(const absl::Status& status, const Session& session) {
@@ -116,18 +144,23 @@ absl::StatusOr<v1::Job> Follow(const Arguments& arguments, const Session& sessio
   constexpr absl::Duration kOnTerminal = absl::Milliseconds(250);
   TENON_ASSIGN_OR_RETURN(Call call, Prepare(arguments, session));
   ProgressBar bar(session.err, session.err_is_terminal);
+  client::JobWatchOptions watch;
+  watch.progress_interval = bar.enabled() ? kOnTerminal : absl::Seconds(5);
+  TENON_ASSIGN_OR_RETURN(watch.retry, RetryOf(arguments, session, [&] { bar.Clear(); }));
   client::JobCallbacks callbacks;
+  std::optional<v1::JobState> last;
   callbacks.on_job = [&](const v1::Job& job) {
     bar.Clear();
-    if (!arguments.Has("json")) *session.out << ShortEnumName(job.state()) << "\n" << std::flush;
+    // After a break the state comes again.
+    if (std::exchange(last, job.state()) == job.state() || arguments.Has("json")) return;
+    *session.out << ShortEnumName(job.state()) << "\n" << std::flush;
   };
   if (bar.enabled()) {
     callbacks.on_progress = [&](const v1::ContractProgress& progress) {
       bar.Update(Fraction(progress), ProgressText(progress));
     };
   }
-  return call.client.WatchJob(JobName(arguments.positionals()[0]), call.options, callbacks,
-                              bar.enabled() ? kOnTerminal : absl::Seconds(5));
+  return call.client.WatchJob(JobName(arguments.positionals()[0]), call.options, callbacks, watch);
 }
 
 absl::StatusOr<int> Watch(const Arguments& arguments, const Session& session) {
@@ -138,9 +171,10 @@ absl::StatusOr<int> Watch(const Arguments& arguments, const Session& session) {
 
 absl::Status Result(const Arguments& arguments, const Session& session) {
   TENON_ASSIGN_OR_RETURN(Call call, Prepare(arguments, session));
+  TENON_ASSIGN_OR_RETURN(const client::JobRetry retry, RetryOf(arguments, session, [] {}));
   TENON_ASSIGN_OR_RETURN(
       const client::JobResult result,
-      call.client.ReadJobResult(JobName(arguments.positionals()[0]), call.options));
+      call.client.ReadJobResult(JobName(arguments.positionals()[0]), call.options, retry));
   if (const auto path = arguments.Get("output")) {
     TENON_RETURN_IF_ERROR(WriteNpyFile(*path, result.tensor));
   }
@@ -227,14 +261,18 @@ CommandSpec JobShowSpec() { return SpecOfOne("job show", "Describes a job."); }
 
 CommandSpec JobWatchSpec() {
   CommandSpec spec = SpecOfOne("job watch", "Follows a job to its end.");
-  spec.details += "\nExit code 3 when the job did not succeed.";
+  spec.details +=
+      "\nA server that restarts goes on with its jobs, and the command with watching them."
+      "\nExit code 3 when the job did not succeed.";
+  spec.options.insert(spec.options.begin(), ReconnectOption());
   return spec;
 }
 
 CommandSpec JobResultSpec() {
   CommandSpec spec = SpecOfOne("job result", "Reads the result of a job that has succeeded.");
   spec.options.insert(spec.options.begin(),
-                      {"output", "FILE.npy", "Write the result to a file, without its scale."});
+                      {{"output", "FILE.npy", "Write the result to a file, without its scale."},
+                       ReconnectOption()});
   return spec;
 }
 

@@ -28,6 +28,12 @@ client::ServerError DetailsOf(const absl::Status& status) {
   return error;
 }
 
+// Several reasons have the name of their code.
+std::string CodeAndReason(const client::ServerError& error) {
+  const std::string code = absl::StatusCodeToString(error.code);
+  return error.reason.empty() || error.reason == code ? code : StrCat(code, " ", error.reason);
+}
+
 // Of the environment; empty when it is not set.
 std::string Variable(const char* name) {
   const char* value = std::getenv(name);
@@ -140,10 +146,14 @@ std::string ErrorText(const absl::Status& status) {
   const bool by_server = client::ServerErrorOf(status).has_value();
   std::string text;
   if (by_server && !client::IsUnreachable(status)) {
-    text = StrCat(absl::StatusCodeToString(error.code), error.reason.empty() ? "" : " ",
-                  error.reason, ": ");
+    text = CodeAndReason(error) + ": ";
   }
-  text += StrCat(error.message, "\n");
+  std::string_view message = error.message;
+  // A server that can't send details begins the message with the reason.
+  if (by_server && !error.reason.empty() && message.starts_with(error.reason + ": ")) {
+    message.remove_prefix(error.reason.size() + 2);
+  }
+  text += StrCat(message, "\n");
   for (const auto& [path, description] : error.fields) {
     // Of errors found here only the options mean something to who typed them.
     if (!by_server && path.rfind("--", 0) != 0) continue;

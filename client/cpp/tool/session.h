@@ -59,7 +59,8 @@ absl::StatusOr<std::shared_ptr<client::SharedPool>> OpenPool(const Arguments& ar
 // The exit code for a status that is not OK. `interrupted`: Ctrl-C was pressed.
 int ExitCode(const absl::Status& status, bool interrupted);
 
-// Code, reason, text, fields, figures, delay: what there is of them, in lines.
+// Code, reason, text, fields, figures, delay: what there is of them, in lines. A reason that is
+// named like its code, or that the text begins with, stands there once.
 std::string ErrorText(const absl::Status& status);
 
 // Prints the error and gives the exit code.

@@ -38,7 +38,7 @@ try:
             print(answer.scores.name, dict(answer.scores.specs[0].values))
         if answer.HasField("item_error") or answer.HasField("scores"):
             room.release()
-except grpc.RpcError as error:  # every failed call says a stable reason, and its figures
+except grpc.RpcError as error:  # nearly every failed call says a stable reason, and its figures
     status = status_details_pb2.Status()
     status.ParseFromString(dict(error.trailing_metadata()).get("grpc-status-details-bin", b""))
     info = status_details_pb2.ErrorInfo()

@@ -93,13 +93,15 @@ class Client {
   // A page of jobs, the newest first.
   absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request = {},
                                                 const CallOptions& options = {});
-  // Follows the job to its end and returns it; whether it succeeded stands in it.
+  // Follows the job to its end and returns it; whether it succeeded stands in it. The timeout of
+  // `options` is that of the whole, breaks included.
   absl::StatusOr<v1::Job> WatchJob(const std::string& name, const CallOptions& options = {},
                                    const JobCallbacks& callbacks = {},
-                                   absl::Duration progress_interval = absl::Seconds(5));
-  // The result of a job that has succeeded. Every chunk and the whole are checked.
+                                   const JobWatchOptions& watch = {});
+  // The result of a job that has succeeded. A read that breaks goes on where it was, within the
+  // timeout of `options`. Every chunk and the whole are checked.
   absl::StatusOr<JobResult> ReadJobResult(const std::string& name, const CallOptions& options = {},
-                                          const JobReadOptions& read = {});
+                                          const JobRetry& retry = {});
   // Asks a job to end, and returns it as it is then.
   absl::StatusOr<v1::Job> CancelJob(const std::string& name, const CallOptions& options = {});
   // Forgets a job that has ended; the bytes that became free in the server's store.
@@ -141,6 +143,8 @@ class Client {
   struct Impl;
   absl::Status ReadOnce(const std::string& name, const CallOptions& options, int64_t offset,
                         const std::function<absl::Status(const v1::ReadResultResponse&)>& add);
+  absl::Status WatchOnce(const v1::WatchJobRequest& request, const CallOptions& options,
+                         const std::function<void(const v1::WatchJobResponse&)>& add);
   explicit Client(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
   std::shared_ptr<Impl> impl_;
 };

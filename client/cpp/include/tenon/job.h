@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "tenon/contract.h"
 #include "tenon/v1/job.pb.h"
@@ -27,9 +28,20 @@ struct JobRequest {
   std::optional<absl::Duration> max_run_time;
 };
 
+// What Client::WatchJob and Client::ReadJobResult do when the connection or the server breaks: they
+// try again, since a job outlives both. Where no server has answered at all, they do not.
+struct JobRetry {
+  // Gives up when so much time has passed since a break and nothing came, >= 0; 0: at once.
+  absl::Duration patience = absl::Seconds(60);
+  // Before the first try, > 0; twice as long before every further one, up to 5 s.
+  absl::Duration pause = absl::Milliseconds(250);
+  // Called before each pause, on the thread of the call; may be absent.
+  std::function<void(const absl::Status& error, absl::Duration pause)> on_break = nullptr;
+};
+
 // Called by Client::WatchJob, on the thread that called it. Both may be absent.
 struct JobCallbacks {
-  // The job as it is, then at every change of its state.
+  // The job as it is, then at every change of its state; as it is again after a break.
   std::function<void(const v1::Job&)> on_job;
   std::function<void(const v1::ContractProgress&)> on_progress;
 };
@@ -42,12 +54,10 @@ struct JobResult {
   v1::SetReport report;
 };
 
-// How Client::ReadJobResult reads.
-struct JobReadOptions {
-  // A read that breaks goes on where it was, after this pause, so many times without a further
-  // byte in between.
-  int tries = 5;
-  absl::Duration pause = absl::Seconds(1);
+// How Client::WatchJob watches.
+struct JobWatchOptions {
+  absl::Duration progress_interval = absl::Seconds(5);
+  JobRetry retry;
 };
 
 }  // namespace tenon::client
