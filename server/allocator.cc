@@ -8,9 +8,9 @@ bool TuneAllocator() {
   constexpr int kMiB = 1 << 20;
   // Buffers of messages are far smaller than this; requests' tensors do not come from here.
   constexpr int kMmapThreshold = 1024 * kMiB;
-  constexpr int kTrimThreshold = 256 * kMiB;
-  constexpr int kTopPad = 64 * kMiB;
-  constexpr int kArenas = 8;
+  constexpr int kTrimThreshold = 32 * kMiB;
+  constexpr int kTopPad = 4 * kMiB;
+  constexpr int kArenas = 4;
   const bool arenas = mallopt(M_ARENA_MAX, kArenas) == 1;
   const bool trim = mallopt(M_TRIM_THRESHOLD, kTrimThreshold) == 1;
   const bool pad = mallopt(M_TOP_PAD, kTopPad) == 1;
