@@ -60,6 +60,7 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
   PlanCall(grpc::CallbackServerContext* context, ServerState* state,
            const v1::PlanContractionRequest* request)
       : StoppableCall(&state->watchdog, CallDeadline(*context)),
+        context_(context),
         state_(state),
         request_(*request),
         record_(&state->metrics, Method::kPlanContraction, kMethodName),
@@ -285,6 +286,7 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
     if (writing_ || finished_) return;
     if (!waiting_.empty()) {
       writing_ = true;
+      write_started_ = std::chrono::steady_clock::now();
       current_ = std::move(waiting_.front());
       waiting_.pop_front();
       StartWrite(&current_);
@@ -299,8 +301,25 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
     if (!ok) cancel().Cancel();
     std::lock_guard lock(mutex_);
     writing_ = false;
+    write_started_.reset();
     if (!ok) waiting_.clear();
     WriteNext();
+  }
+  bool WriteStalledSince(std::chrono::steady_clock::time_point limit) override {
+    std::lock_guard lock(mutex_);
+    return write_started_.has_value() && *write_started_ < limit;
+  }
+  // The search stops, too: nobody takes its plan.
+  void CutSlowReader() override {
+    const absl::Status slow = Error(Reason::kSlowReader, "the client did not read for too long");
+    cancel().Cancel(Reason::kSlowReader);
+    End(slow);
+    {
+      std::lock_guard lock(mutex_);
+      if (ending_->ok()) ending_ = slow;  // the end was there, but not taken
+      waiting_.clear();
+    }
+    CancelCall(context_, slow);
   }
   void OnCancel() override {
     cancel().Cancel();
@@ -311,6 +330,7 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
     self_.reset();
   }
 
+  grpc::CallbackServerContext* const context_;
   ServerState* const state_;
   const v1::PlanContractionRequest request_;
   std::string owner_;
@@ -328,6 +348,7 @@ class PlanCall final : public grpc::ServerWriteReactor<v1::PlanContractionRespon
   v1::PlanContractionResponse current_;
   bool writing_ = false, finished_ = false;
   std::optional<absl::Status> ending_;
+  std::optional<std::chrono::steady_clock::time_point> write_started_;
   std::shared_ptr<PlanCall> self_;
 };
 

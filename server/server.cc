@@ -3,6 +3,7 @@
 #include <grpc/grpc.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/impl/server_builder_option.h>
 
 #include <algorithm>
 #include <chrono>
@@ -62,6 +63,16 @@ std::chrono::milliseconds Milliseconds(absl::Duration duration) {
 int ToMillisecondsArgument(absl::Duration duration) {
   return static_cast<int>(absl::ToInt64Milliseconds(duration));
 }
+
+// The library that offers reflection adds itself to every server of the process when it is linked.
+class WithoutReflection final : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments*) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    std::erase_if(*plugins,
+                  [](const auto& plugin) { return plugin->name() == "proto_server_reflection"; });
+  }
+};
 
 }  // namespace
 
@@ -272,8 +283,9 @@ void Server::Configure(grpc::ServerBuilder* builder) {
 
 absl::Status Server::BuildGrpc() {
   grpc::EnableDefaultHealthCheckService(true);
-  if (config_.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
+  if (!config_.reflection) builder.SetOption(std::make_unique<WithoutReflection>());
   Configure(&builder);
   std::vector<int> ports(config_.listen.size(), 0);
   for (size_t i = 0; i < config_.listen.size(); ++i) {

@@ -15,7 +15,7 @@
 namespace tenon::server {
 
 // Lets the call's task, running or waiting, end it for the server's reason: the call belongs to the
-// task. It writes little, so a client that reads slowly is left alone.
+// task. What writes more than its one answer must tell when the client does not read.
 class StoppableCall : private WatchedStream {
  public:
   StoppableCall(WriteWatchdog* watchdog, std::optional<CancelToken::TimePoint> deadline)

@@ -222,8 +222,8 @@ class SecurityTest : public ::testing::Test {
     config.tokens = Tokens();
     Start(config);
   }
-  void Start(const server::Config& config) {
-    server_ = StartOrDie(config);
+  void Start(const server::Config& config, server::Server::Parts parts = {}) {
+    server_ = StartOrDie(config, std::move(parts));
     ASSERT_TRUE(server_->WaitUntilReady());
     channel_ = ChannelTo(server_->addresses()[0]);
   }

@@ -1,10 +1,8 @@
 #include "tests/server/job_test_server.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <cmath>
-#include <filesystem>
 
 #include "backends/core/crc32c.h"
 #include "server/job_service.h"
@@ -31,16 +29,6 @@ void Prepare(grpc::ClientContext* context, const std::string& caller) {
 
 void SetCaller(grpc::ClientContext* context, const std::string& caller) {
   if (!caller.empty()) context->AddMetadata(kCallerKey, caller);
-}
-
-TestFolder::TestFolder() {
-  path_ = ::testing::TempDir() + "/tenon_jobs_XXXXXX";
-  if (mkdtemp(path_.data()) == nullptr) ADD_FAILURE() << "no folder";
-}
-
-TestFolder::~TestFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
 }
 
 JobTestServer::JobTestServer(const std::string& folder, JobServerOptions options)

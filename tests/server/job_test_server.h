@@ -20,19 +20,11 @@
 #include "server/job_runner.h"
 #include "tenon/v1/job.grpc.pb.h"
 #include "tests/server/contraction_test_server.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tenon::server {
 
-// A folder of the test's own, gone with it.
-class TestFolder {
- public:
-  TestFolder();
-  ~TestFolder();
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
+using TestFolder = testing::TemporaryFolder;
 
 struct JobServerOptions {
   JobBoard::Settings settings{.budget_bytes = int64_t{1} << 30};
