@@ -53,3 +53,6 @@ ctest --test-dir "$build" --output-on-failure -j "$jobs"
 
 step "Python tests, through generated stubs"
 TENON_BUILD_DIR="$(realpath "$build")" "$python" -m pytest -q tests/python
+
+step "Python tests, of the package"
+TENON_BUILD_DIR="$(realpath "$build")" "$python" -m pytest -q tests/client/python

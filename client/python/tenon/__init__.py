@@ -1,0 +1,42 @@
+"""Exact tensor contraction and measures of projections, by a Tenon server.
+
+    import tenon
+    c = tenon.einsum("ab,bc->ac", a, b)
+
+The functions use the server at TENON_SERVER, or start a private one; `Client` takes one's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenon.client import Client, default_client, parse_bytes, set_default_client
+from tenon.errors import (Cancelled, DeadlineExceeded, InvalidRequest, NotFound, NotPermitted,
+                          Refused, TenonError, Unavailable, Unsupported)
+from tenon.plans import Plan
+from tenon.reports import ContractionReport
+
+__all__ = ["Cancelled", "Client", "ContractionReport", "DeadlineExceeded", "InvalidRequest",
+           "NotFound", "NotPermitted", "Plan", "Refused", "TenonError", "Unavailable",
+           "Unsupported", "connect", "contract", "default_client", "einsum", "parse_bytes", "plan",
+           "set_default_client"]
+
+
+def connect(address: str | None = None, **options: Any) -> Client:
+    """A `Client`; see there."""
+    return Client(address, **options)
+
+
+def einsum(subscripts: str, *operands: Any, **options: Any) -> Any:
+    """`Client.einsum` of the default client."""
+    return default_client().einsum(subscripts, *operands, **options)
+
+
+def contract(*arguments: Any, **options: Any) -> Any:
+    """`Client.contract` of the default client."""
+    return default_client().contract(*arguments, **options)
+
+
+def plan(*arguments: Any, **options: Any) -> Plan:
+    """`Client.plan` of the default client."""
+    return default_client().plan(*arguments, **options)

@@ -1,0 +1,95 @@
+"""Plans: a path with its slices, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+from tenon.errors import InvalidRequest
+from tenon.v1 import plan_pb2
+
+__all__ = ["Plan"]
+
+OBJECTIVES = {
+    "flops": plan_pb2.SEARCH_OBJECTIVE_FLOPS,
+    "write": plan_pb2.SEARCH_OBJECTIVE_READ_WRITE,
+    "weighted": plan_pb2.SEARCH_OBJECTIVE_WEIGHTED,
+    "size": plan_pb2.SEARCH_OBJECTIVE_LARGEST_INTERMEDIATE,
+    "seconds": plan_pb2.SEARCH_OBJECTIVE_SECONDS,
+}
+
+
+class Plan:
+    """A path in single-assignment form, its sliced indices, and the figures of the server.
+
+    Attributes:
+      ssa_path: pairs of operands; step k makes operand n + k.
+      sliced: the sliced indices, as the caller named them.
+      slices: how many slices there are.
+      log10_flops: multiply-adds that really run, log10.
+      largest_intermediate: elements within one slice.
+      predicted_seconds: by the server's time model, or ``None``.
+      summary: the message ``tenon.v1.PlanSummary``.
+    """
+
+    def __init__(self, summary: plan_pb2.PlanSummary, n_operands: int,
+                 names: Mapping[str, Hashable] | None = None, planned_peak_bytes: int = 0) -> None:
+        names = names or {}
+        self.summary = summary
+        self.n_operands = n_operands
+        self.planned_peak_bytes = planned_peak_bytes
+        self.plan_id = summary.plan_id
+        self.ssa_path = [tuple(step.operands) for step in summary.path.steps]
+        self.sliced = [names.get(name, name) for name in summary.sliced_indices]
+        self.slices = summary.slices
+        self.log10_flops = summary.log10_flops
+        self.largest_intermediate = summary.largest_intermediate_elements
+        self.predicted_seconds = (summary.predicted_seconds
+                                  if summary.HasField("predicted_seconds") else None)
+
+    @property
+    def linear_path(self) -> list[tuple[int, ...]]:
+        """The path in the form of opt_einsum and ``numpy.einsum_path``."""
+        return ssa_to_linear(self.ssa_path, self.n_operands)
+
+    def explicit(self) -> plan_pb2.ExplicitPlan:
+        return plan_pb2.ExplicitPlan(path=self.summary.path,
+                                     sliced_indices=self.summary.sliced_indices)
+
+    def __repr__(self) -> str:
+        seconds = "" if self.predicted_seconds is None else f", {self.predicted_seconds:.3g} s"
+        return (f"Plan({self.n_operands} operands, 10^{self.log10_flops:.2f} multiply-adds, "
+                f"{self.slices} slice{'' if self.slices == 1 else 's'}, largest intermediate "
+                f"{self.largest_intermediate:.4g}{seconds})")
+
+
+def ssa_to_linear(steps: Sequence[Sequence[int]], n_operands: int) -> list[tuple[int, ...]]:
+    """Positions in the current list in place of numbers that are used once."""
+    current = list(range(n_operands))
+    linear = []
+    for number, step in enumerate(steps, n_operands):
+        places = sorted(current.index(operand) for operand in step)
+        for place in reversed(places):
+            del current[place]
+        current.append(number)
+        linear.append(tuple(places))
+    return linear
+
+
+def explicit_plan(path: Sequence[Sequence[int]], sliced: Sequence[Any], *,
+                  ssa: bool) -> plan_pb2.ExplicitPlan:
+    wire = plan_pb2.ContractionPath(
+        format=plan_pb2.PATH_FORMAT_SSA if ssa else plan_pb2.PATH_FORMAT_LINEAR,
+        steps=[plan_pb2.PathStep(operands=[int(number) for number in step]) for step in path])
+    return plan_pb2.ExplicitPlan(path=wire, sliced_indices=[str(name) for name in sliced])
+
+
+def objective(name: str, options: plan_pb2.SearchOptions) -> None:
+    """Sets "flops", "write", "size", "seconds", "weighted" or "weighted-256" (reads and writes)."""
+    kind, _, weight = name.partition("-")
+    if kind not in OBJECTIVES or (weight and kind != "weighted"):
+        raise InvalidRequest(f"'{name}' is no objective; expected is one of "
+                             + ", ".join(OBJECTIVES), field="search.objective")
+    options.objective = OBJECTIVES[kind]
+    if weight:
+        options.read_write_weight = float(weight)

@@ -1,0 +1,70 @@
+"""Reports: the messages of the wire, with a text for people."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tenon.v1 import contraction_pb2
+
+__all__ = ["ContractionReport"]
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def bytes_text(size: float) -> str:
+    power = min(len(_UNITS) - 1, int(math.log2(size) // 10)) if size >= 1 else 0
+    return f"{size / 1024**power:.3g} {_UNITS[power]}"
+
+
+def seconds_text(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+class ContractionReport:
+    """What a contraction took. Every field of ``tenon.v1.ContractionReport`` is an attribute.
+
+    Attributes:
+      message: the message itself.
+      timing: seconds by phase; ``execution_seconds`` is absent where a device's completion was not
+        verified.
+      plan: path, slices and cost.
+      memory: planned and measured bytes.
+      providers: what each provider did.
+    """
+
+    def __init__(self, message: contraction_pb2.ContractionReport) -> None:
+        self.message = message
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.message, name)
+
+    @property
+    def execution_seconds(self) -> float | None:
+        timing = self.message.timing
+        return timing.execution_seconds if timing.HasField("execution_seconds") else None
+
+    def __repr__(self) -> str:
+        message = self.message
+        lines = [f"contraction of {message.plan.steps} steps, {message.plan.slices} "
+                 f"slice{'' if message.plan.slices == 1 else 's'}, "
+                 f"10^{message.plan.log10_flops:.2f} multiply-adds"]
+        timing = message.timing
+        parts = [("queued", timing.queue_seconds), ("planned", timing.planning_seconds),
+                 ("compiled", timing.compile_seconds), ("received", timing.input_receive_seconds),
+                 ("executed", self.execution_seconds or 0), ("sent", timing.result_send_seconds)]
+        lines.append("  " + ", ".join(f"{name} {seconds_text(seconds)}"
+                                      for name, seconds in parts if seconds > 0)
+                     + f", in all {seconds_text(timing.request_seconds)}")
+        rate = f", {message.gflops:.4g} GFLOP/s" if message.HasField("gflops") else ""
+        lines.append(f"  memory {bytes_text(message.memory.measured_peak_bytes)} of "
+                     f"{bytes_text(message.memory.planned_peak_bytes)} planned{rate}")
+        for provider in message.providers:
+            kernels = ", ".join(f"{use.name} x{use.steps}" for use in provider.kernels)
+            lines.append(f"  {provider.provider}: {provider.slices} slices by {provider.workers} "
+                         f"worker{'' if provider.workers == 1 else 's'}"
+                         + (f"; {kernels}" if kernels else ""))
+        return "\n".join(lines)
