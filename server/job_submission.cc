@@ -33,13 +33,28 @@ JobSubmission::JobSubmission(grpc::CallbackServerContext* context, ServerState* 
       record_(&state->metrics, Method::kJob, kMethodName),
       cancel_(CallDeadline(*context)) {
   state_->watchdog.Add(this);
-  StartRead(&received_);
+  Read();
   Release();
+}
+
+void JobSubmission::Read() {
+  {
+    std::lock_guard lock(mutex_);
+    waits_since_ = std::chrono::steady_clock::now();
+  }
+  StartRead(&received_);
+}
+
+ClientWaits JobSubmission::WaitsForClient() {
+  std::lock_guard lock(mutex_);
+  if (finished_) return {};
+  return {.upload = waits_since_, .next = {}};
 }
 
 void JobSubmission::OnReadDone(bool ok) {
   {
     std::lock_guard lock(mutex_);
+    waits_since_.reset();
     if (finished_) return;
     ++holders_;
   }
@@ -51,7 +66,7 @@ void JobSubmission::OnReadDone(bool ok) {
   }
   if (!next.ok()) return Release(next.status());
   if (*next == Next::kTask) return;
-  StartRead(&received_);
+  Read();
   Release();
 }
 
@@ -104,7 +119,7 @@ void JobSubmission::Plan() {
   }
   if (!upload.ok()) return Release(upload.status());
   if (!*upload) return Release(absl::OkStatus());
-  StartRead(&received_);
+  Read();
   Release();
 }
 

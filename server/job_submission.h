@@ -40,6 +40,7 @@ class JobSubmission final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   // What follows a reaction: the next read, or the task that it has begun.
   enum class Next { kRead, kTask };
 
+  void Read();
   void OnReadDone(bool ok) override;
   void OnCancel() override;
   void OnDone() override;
@@ -57,6 +58,7 @@ class JobSubmission final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   // It ends when nobody does and it is known how; the first to know decides.
   void Release(std::optional<absl::Status> outcome = std::nullopt);
 
+  ClientWaits WaitsForClient() override;
   // It writes nothing before the end.
   bool WriteStalledSince(std::chrono::steady_clock::time_point) override { return false; }
   void CutSlowReader() override {}
@@ -80,6 +82,7 @@ class JobSubmission final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   std::mutex mutex_;
   int holders_ = 1;  // the constructor
   bool finished_ = false;
+  std::optional<ClientWaits::TimePoint> waits_since_;  // a read that has not returned
   std::optional<absl::Status> outcome_;
 };
 

@@ -4,11 +4,14 @@
 
 #include <string>
 
+#include "server/job_board.h"
 #include "server/state.h"
 #include "tenon/v1/contraction.grpc.pb.h"
 #include "tenon/v1/dataset.grpc.pb.h"
+#include "tenon/v1/job.grpc.pb.h"
 #include "tenon/v1/measurement.grpc.pb.h"
 #include "tests/integration/test_server.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tenon::testing {
 namespace {
@@ -34,8 +37,7 @@ std::string Bytes() {
 class SlowWriterTest : public ::testing::Test {
  protected:
   // Both limits are short; that which is not meant would be told by its name.
-  void Start() {
-    server::Config config = TestConfig();
+  void Start(server::Config config = TestConfig()) {
     config.read_stall_timeout = config.idle_stream_timeout = absl::Milliseconds(300);
     server_ = StartOrDie(config);
     ASSERT_TRUE(server_->WaitUntilReady());
@@ -141,6 +143,28 @@ TEST_F(SlowWriterTest, ADataSetHalfSent) {
   ASSERT_TRUE(writer->Write(chunk));
   ExpectCut(writer->Finish(), "--read_stall_timeout");
   ExpectNothingHeld();
+}
+
+TEST_F(SlowWriterTest, AJobHalfSent) {
+  const TemporaryFolder folder;
+  server::Config config = TestConfig();
+  config.state_dir = folder.path();
+  config.state_budget_bytes = 1 << 20;
+  Start(config);
+  auto stub = v1::JobService::NewStub(channel_);
+  v1::SubmitContractionResponse answer;
+  auto writer = stub->SubmitContraction(&context_, &answer);
+  v1::SubmitContractionRequest header, chunk;
+  v1::Einsum* einsum = header.mutable_header()->mutable_contraction()->mutable_einsum();
+  einsum->set_subscripts("ab,bc->ac");
+  for (int k = 0; k < 2; ++k) SetSpec(einsum->add_operands()->mutable_spec());
+  ASSERT_TRUE(writer->Write(header));
+  chunk.mutable_chunk()->set_data(Bytes().substr(0, kOperandBytes / 2));
+  ASSERT_TRUE(writer->Write(chunk));
+  ExpectCut(writer->Finish(), "--read_stall_timeout");
+  ExpectNothingHeld();
+  EXPECT_EQ(server_->state()->jobs->QuotaOf("").used, 0);  // it has no place among the jobs
+  server_.reset();  // before its folder
 }
 
 }  // namespace
