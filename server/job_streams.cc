@@ -25,7 +25,6 @@ class WatchCall final : public WriteStream<v1::WatchJobResponse>, public JobList
   WatchCall(grpc::CallbackServerContext* context, ServerState* state, std::string owner,
             const v1::WatchJobRequest& request)
       : WriteStream(context, &state->watchdog),
-        state_(state),
         board_(*state->jobs),
         owner_(std::move(owner)),
         request_(request),
@@ -89,7 +88,6 @@ class WatchCall final : public WriteStream<v1::WatchJobResponse>, public JobList
     record_.End(outcome);
   }
 
-  ServerState* const state_;
   JobBoard& board_;
   const std::string owner_;
   const v1::WatchJobRequest request_;

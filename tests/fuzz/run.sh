@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.."
 seconds=${1:?usage: run.sh SECONDS [TARGET]...}
 targets=("${@:2}")
 [ ${#targets[@]} -gt 0 ] ||
-  targets=(planted measure_frames contract_frames upload_frames plan network einsum npy)
+  targets=(planted measure_frames contract_frames job_frames upload_frames plan network einsum npy)
 build=$(realpath "${TENON_BUILD_DIR:-build}")
 fuzz=${TENON_FUZZ_DIR:-build-fuzz}
 

@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
     const std::string method = call.method.substr(call.method.rfind('/') + 1);
     std::string target;
     if (method == "Contract") target = "contract_frames";
+    if (method == "SubmitContraction") target = "job_frames";
     if (method == "Measure") target = "measure_frames";
     if (method == "CreateDataset" || method == "CreateTensor") {
       target = "upload_frames";

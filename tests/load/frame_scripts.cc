@@ -184,15 +184,11 @@ GoodCall Upload(const char* method, bool with_values) {
   return Call(method, frames);
 }
 
-GoodCall Submission() {
-  std::vector<v1::SubmitContractionRequest> frames(1);
-  v1::SubmitContractionHeader* header = frames[0].mutable_header();
-  *header->mutable_contraction() = Product(false);
-  header->set_ttl_seconds(1);
-  for (auto& frame : ProductChunks<v1::SubmitContractionRequest>()) {
-    frames.push_back(std::move(frame));
-  }
-  return Call("/tenon.v1.JobService/SubmitContraction", frames);
+template <typename Request>
+GoodCall AboutJob(const char* method, const std::string& name) {
+  Request request;
+  request.set_name(name);
+  return Call(method, std::vector{request});
 }
 
 }  // namespace
@@ -210,7 +206,34 @@ std::vector<GoodCall> GoodCalls() {
           Upload<v1::CreateDatasetRequest>(kCreateDataset, false),
           Upload<v1::CreateTensorRequest>(kCreateTensor, true),
           Upload<v1::CreateTensorRequest>(kCreateTensor, false),
-          Submission()};
+          Submission(false),
+          Submission(true)};
+}
+
+std::vector<GoodCall> JobCalls(const std::vector<std::string>& jobs) {
+  size_t next = 0;
+  const auto name = [&] { return jobs[next++ % jobs.size()]; };
+  return {AboutJob<v1::GetJobRequest>("/tenon.v1.JobService/GetJob", name()),
+          AboutJob<v1::WatchJobRequest>("/tenon.v1.JobService/WatchJob", name()),
+          AboutJob<v1::ReadResultRequest>("/tenon.v1.JobService/ReadResult", name()),
+          AboutJob<v1::CancelJobRequest>("/tenon.v1.JobService/CancelJob", name()),
+          AboutJob<v1::DeleteJobRequest>("/tenon.v1.JobService/DeleteJob", name()),
+          Call("/tenon.v1.JobService/ListJobs", std::vector{v1::ListJobsRequest()})};
+}
+
+GoodCall Submission(bool with_values) {
+  std::vector<v1::SubmitContractionRequest> frames(1);
+  v1::SubmitContractionHeader* header = frames[0].mutable_header();
+  *header->mutable_contraction() = Product(with_values);
+  header->set_ttl_seconds(1);
+  if (with_values) {  // sent again it is the same job
+    header->mutable_contraction()->set_request_id("request");
+  } else {
+    for (auto& frame : ProductChunks<v1::SubmitContractionRequest>()) {
+      frames.push_back(std::move(frame));
+    }
+  }
+  return Call("/tenon.v1.JobService/SubmitContraction", frames);
 }
 
 }  // namespace tenon::testing

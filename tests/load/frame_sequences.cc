@@ -30,15 +30,18 @@
 #include <vector>
 
 #include "backends/core/error.h"
+#include "google/protobuf/descriptor.h"
 #include "google/rpc/status_details.pb.h"
 #include "server/config.h"
 #include "server/content_store.h"
+#include "server/job_board.h"
 #include "server/logging.h"
 #include "server/process_stats.h"
 #include "server/server.h"
 #include "tests/fuzz/frame_input.h"
 #include "tests/load/frame_scripts.h"
 #include "tests/support/frame_call.h"
+#include "tests/support/temporary_folder.h"
 
 // Freed memory is set aside for a while, and the stacks of all allocations are kept: little of
 // both, so that growth is seen.
@@ -59,12 +62,22 @@ constexpr std::chrono::seconds kPatience{30};  // until everything is given back
 constexpr int64_t kMostGrowthBytes = 2 << 20;  // of what the process holds, over all rounds
 constexpr double kMostRssGrowth = 0.25;        // of the resident set, which is coarser
 
+// Whether a client sends any number of requests; else gRPC itself sees to it that there is one.
+bool StreamsRequests(const std::string& method) {
+  std::string name = method.substr(1);
+  std::replace(name.begin(), name.end(), '/', '.');
+  return google::protobuf::DescriptorPool::generated_pool()
+      ->FindMethodByName(name)
+      ->client_streaming();
+}
+
 // One call, made from its seed alone.
 FrameScript MakeScript(uint32_t seed, const std::vector<GoodCall>& calls) {
   std::minstd_rand random(seed);
   random.discard(3);  // neighbouring seeds begin alike
   const auto below = [&random](size_t limit) { return random() % limit; };
   const GoodCall& call = calls[below(calls.size())];
+  const bool one_request = !StreamsRequests(call.method);
   FrameScript script;
   script.method = call.method;
   script.frames = call.frames;
@@ -81,6 +94,7 @@ FrameScript MakeScript(uint32_t seed, const std::vector<GoodCall>& calls) {
     for (char& byte : noise) byte = static_cast<char>(below(256));
     script.frames.insert(script.frames.begin() + below(script.frames.size() + 1), noise);
   }
+  if (one_request) script.frames.resize(1);
   constexpr End kEnds[] = {End::kHalfClose, End::kHalfClose, End::kHalfClose,  End::kHalfClose,
                            End::kCancel,    End::kCancel,    End::kDisconnect, End::kSilence};
   script.end = kEnds[below(std::size(kEnds))];
@@ -107,6 +121,8 @@ std::string Complaint(const FrameScript& script, const grpc::Status& status) {
     return "it did not end by itself";
   }
   if (told) return info.reason() == "INTERNAL" ? "an internal error" : "";
+  // gRPC itself parses a single request, and says this of one that does not parse or come.
+  if (status.error_code() == grpc::UNIMPLEMENTED && !StreamsRequests(script.method)) return "";
   // Without details it comes from the client's own library.
   switch (script.end) {
     case End::kCancel:
@@ -208,14 +224,34 @@ struct Held {
   int64_t heap_bytes = 0, rss_bytes = 0;
 };
 
+// Ends all jobs and deletes them. False when that takes too long.
+bool ForgetJobs(server::JobBoard* board) {
+  const auto limit = Clock::now() + kPatience;
+  for (;;) {
+    std::vector<std::pair<std::string, std::string>> jobs;  // owner, name
+    board->List(std::nullopt, 0, [&jobs](int64_t, const v1::Job& job) {
+      jobs.emplace_back(job.owner(), job.name());
+      return true;
+    });
+    if (jobs.empty()) return true;
+    if (Clock::now() > limit) return false;
+    for (const auto& [owner, name] : jobs) {
+      // Neither succeeds while the job is ending; then the next look finds it again.
+      if (board->Cancel(owner, name).ok()) board->Delete(owner, name).IgnoreError();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 // What is held when nothing is in flight and nothing is kept for later. Complains otherwise.
 Held MeasureIdle(server::ServerState* state, Tally* tally) {
+  if (!ForgetJobs(state->jobs.get())) tally->complaints.emplace_back("there are jobs that stay");
   const auto limit = Clock::now() + kPatience;
   const auto stored = [&] {
     return state->store->reserved_bytes() + state->store->resource_bytes();
   };
   while (state->metrics.in_flight() > 0 || state->executor.running() > 0 ||
-         state->budget.reserved_bytes() != stored()) {
+         state->jobs->running() > 0 || state->budget.reserved_bytes() != stored()) {
     if (Clock::now() > limit) {
       tally->complaints.push_back(
           "in flight: " + std::to_string(state->metrics.in_flight()) +
@@ -247,7 +283,27 @@ void RunRound(uint32_t first_seed, int64_t count, std::vector<Client>* clients) 
   for (std::thread& thread : threads) thread.join();
 }
 
-server::Config MakeConfig(const std::string& path) {
+// Jobs to call about, made anew for every round.
+std::vector<std::string> MakeJobs(const std::string& path, Tally* tally) {
+  constexpr int kJobs = 5;
+  const auto channel = grpc::CreateChannel("unix:" + path, grpc::InsecureChannelCredentials());
+  FrameScript script;
+  script.method = Submission(false).method;
+  script.frames = Submission(false).frames;
+  std::vector<std::string> names;
+  for (int i = 0; i < kJobs; ++i) {
+    const FrameAnswer answer = RunFrames(channel, script);
+    v1::SubmitContractionResponse response;
+    if (!answer.frames.empty()) response.ParseFromString(answer.frames[0]);
+    names.push_back(response.job().name());
+    if (!answer.status.ok()) {
+      tally->complaints.push_back("no job: " + answer.status.error_message());
+    }
+  }
+  return names;
+}
+
+server::Config MakeConfig(const std::string& path, const std::string& state_dir) {
   server::Config config = *server::ConfigFromFlags();
   config.listen = {*server::ParseAddress("unix:" + path)};
   config.metrics = "";
@@ -257,6 +313,8 @@ server::Config MakeConfig(const std::string& path) {
   config.concurrent_requests = 3;
   config.max_queued_requests = 64;
   config.calibration_dir = "";
+  config.state_dir = state_dir;
+  config.state_budget_bytes = int64_t{64} << 20;
   config.drain_delay = absl::ZeroDuration();
   return config;
 }
@@ -297,13 +355,14 @@ nlohmann::json Report(int64_t count, uint32_t seed, double seconds, const std::v
 int Run(int64_t count, uint32_t seed, const char* result) {
   server::InitLogging("error", false);
   const std::string path = "/tmp/frame_sequences." + std::to_string(getpid());
-  auto server = server::Server::Start(MakeConfig(path));
+  const TemporaryFolder folder;
+  auto server = server::Server::Start(MakeConfig(path, folder.path()));
   if (!server.ok() || !(*server)->WaitUntilReady()) return EXIT_FAILURE;
   // Searches are allowed to take long; here they are not what is tested.
   (*server)->state()->limits.max_plan_seconds = 0.1;
   (*server)->state()->limits.default_plan_seconds = 0.01;
 
-  const std::vector<GoodCall> calls = GoodCalls();
+  std::vector<GoodCall> calls;
   Tally tally;
   std::vector<Client> clients;
   for (int i = 0; i < kClients; ++i) clients.emplace_back(path, &calls, &tally);
@@ -312,6 +371,8 @@ int Run(int64_t count, uint32_t seed, const char* result) {
   std::vector<Held> rounds;
   const int64_t per_round = std::max<int64_t>(1, count / kRounds);
   for (int64_t done = 0; done < count; done += per_round) {
+    calls = GoodCalls();
+    for (GoodCall& call : JobCalls(MakeJobs(path, &tally))) calls.push_back(std::move(call));
     RunRound(seed + static_cast<uint32_t>(done), std::min(per_round, count - done), &clients);
     rounds.push_back(MeasureIdle((*server)->state(), &tally));
   }
