@@ -30,6 +30,7 @@ import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "python"))
+from facts import machine_facts, server_facts  # noqa: E402
 from tenond import Tenond, generate_stubs  # noqa: E402
 
 CHUNK = 1 << 20
@@ -409,7 +410,7 @@ def main():
         tenond = Tenond(pathlib.Path(arguments.build) / "server" / "tenond", folder,
                         "--memory_budget=1GiB", "--log_level=warning",
                         f"--state_dir={pathlib.Path(folder) / 'state'}")
-        tenond.wait_until_ready(stubs)
+        info = tenond.wait_until_ready(stubs)
         start = time.monotonic()
         counts, failures, samples, gate = Counter(), [], [], Gate()
         threads = [threading.Thread(target=run_client, args=(stubs, tenond.address, seed,
@@ -434,7 +435,8 @@ def main():
     wrong += failures
     if exit_code != 0:
         wrong.append(f"tenond exited with {exit_code}: {log[-2000:]}")
-    result = {"seconds": seconds, "warmup_seconds": warmup, "clients": arguments.clients,
+    result = {"what": "mixed work on one tenond; samples when nothing runs, after Trim",
+              "machine": machine_facts(), "server": server_facts(info), "seconds": seconds, "warmup_seconds": warmup, "clients": arguments.clients,
               "requests": dict(counts), "figures": figures, "wrong": wrong, "samples": samples}
     if arguments.output:
         pathlib.Path(arguments.output).write_text(json.dumps(result) + "\n")
