@@ -24,6 +24,7 @@
 #include "server/authenticator.h"
 #include "server/executor.h"
 #include "server/lifecycle.h"
+#include "server/measurement_seconds.h"
 #include "server/metrics.h"
 #include "server/plan_store.h"
 #include "server/work_watch.h"
@@ -129,6 +130,7 @@ struct ServerState {
   schedule::ProgramCache programs{1024, int64_t{64} << 20};
   planner::PlanCache plan_cache{int64_t{64} << 20};
   PlanStore plans{int64_t{64} << 20};
+  MeasurementSeconds measurement_seconds;
   WriteWatchdog watchdog;
   WorkWatch work_watch;
   std::shared_ptr<ContentStore> store;          // data sets and tensors by content
