@@ -207,6 +207,8 @@ TEST(MeasurementQueue, WaitsForTemporaryFiles) {
   const CallError refused = ErrorOf(client.Finish());
   EXPECT_EQ(refused.reason, "OVERLOADED");
   EXPECT_EQ(refused.message.substr(0, 15), "temporary files");
+  // The call's folder goes with the call, a moment after its end is told.
+  Await([&] { return std::filesystem::is_empty(root); });
   std::filesystem::remove_all(root);
 }
 
