@@ -91,7 +91,7 @@ class ProviderRegistry {
 // What of the configuration the services read.
 struct ServiceSettings {
   // That work waits for memory at most; then it is OVERLOADED.
-  std::chrono::milliseconds max_queue_wait{30'000};
+  std::atomic<std::chrono::milliseconds> max_queue_wait{std::chrono::milliseconds(30'000)};
   std::string data_root;  // canonical path of server-side files; empty: none may be read
   std::atomic<std::chrono::seconds> dataset_ttl{std::chrono::seconds(3600)};
   bool tls = false;  // TCP is encrypted
