@@ -10,15 +10,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenon._measurement import MeasureStream
 from tenon.client import Client, default_client, parse_bytes, set_default_client
-from tenon.errors import (Cancelled, DeadlineExceeded, InvalidRequest, NotFound, NotPermitted,
-                          Refused, TenonError, Unavailable, Unsupported)
+from tenon.datasets import Dataset
+from tenon.errors import (Cancelled, DeadlineExceeded, ExceedsBudget, InvalidRequest, NotFound,
+                          NotPermitted, Refused, TenonError, Unavailable, Unsupported)
+from tenon.measure_ids import MEASURE
 from tenon.plans import Plan
 from tenon.reports import ContractionReport
+from tenon.scores import MeasurementReport, Scores
 
-__all__ = ["Cancelled", "Client", "ContractionReport", "DeadlineExceeded", "InvalidRequest",
-           "NotFound", "NotPermitted", "Plan", "Refused", "TenonError", "Unavailable",
-           "Unsupported", "connect", "contract", "default_client", "einsum", "parse_bytes", "plan",
+__all__ = ["Cancelled", "Client", "ContractionReport", "Dataset", "DeadlineExceeded",
+           "ExceedsBudget", "InvalidRequest", "MEASURE", "MeasurementReport", "NotFound",
+           "NotPermitted", "Plan", "Refused", "Scores", "TenonError", "Unavailable", "Unsupported",
+           "connect", "contract", "default_client", "einsum", "measure", "parse_bytes", "plan",
            "set_default_client"]
 
 
@@ -40,3 +45,8 @@ def contract(*arguments: Any, **options: Any) -> Any:
 def plan(*arguments: Any, **options: Any) -> Plan:
     """`Client.plan` of the default client."""
     return default_client().plan(*arguments, **options)
+
+
+def measure(*arguments: Any, **options: Any) -> MeasureStream:
+    """`Client.measure` of the default client."""
+    return default_client().measure(*arguments, **options)
