@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenon import measures
 from tenon._measurement import MeasureStream
 from tenon.client import Client, default_client, parse_bytes, set_default_client
 from tenon.datasets import Dataset
@@ -19,12 +20,15 @@ from tenon.measure_ids import MEASURE
 from tenon.plans import Plan
 from tenon.reports import ContractionReport
 from tenon.scores import MeasurementReport, Scores
+from tenon.zadu import (ZADU, EmbeddingExecutionError, EmbeddingResult, ExecutionConfig, MeasureId,
+                        Spec, make_spec)
 
 __all__ = ["Cancelled", "Client", "ContractionReport", "Dataset", "DeadlineExceeded",
-           "ExceedsBudget", "InvalidRequest", "MEASURE", "MeasurementReport", "NotFound",
-           "NotPermitted", "Plan", "Refused", "Scores", "TenonError", "Unavailable", "Unsupported",
-           "connect", "contract", "default_client", "einsum", "measure", "parse_bytes", "plan",
-           "set_default_client"]
+           "EmbeddingExecutionError", "EmbeddingResult", "ExceedsBudget", "ExecutionConfig",
+           "InvalidRequest", "MEASURE", "MeasureId", "MeasurementReport", "NotFound",
+           "NotPermitted", "Plan", "Refused", "Scores", "Spec", "TenonError", "Unavailable",
+           "Unsupported", "ZADU", "connect", "contract", "default_client", "einsum", "make_spec",
+           "measure", "measures", "parse_bytes", "plan", "set_default_client"]
 
 
 def connect(address: str | None = None, **options: Any) -> Client:

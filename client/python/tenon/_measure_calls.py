@@ -46,7 +46,7 @@ def matrix_source(datasets: Datasets, data: Any) -> _measure_specs.MatrixSource:
 
 
 def distance_matrix(data: np.ndarray, function: Callable[[Any, Any], float]) -> np.ndarray:
-    """The distances of all pairs of rows. The function is called once a pair: n (n - 1) / 2 times."""
+    """The distances of all pairs of rows, one call of the function a pair: n (n - 1) / 2 calls."""
     n = len(data)
     matrix = np.zeros((n, n))
     for row in range(n):

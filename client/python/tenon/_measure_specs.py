@@ -137,15 +137,22 @@ def _enumerated(descriptor: Any, value: Any, where: str) -> int:
 
 
 def _randomised(parameters: Parameters, rng: str, *names: str) -> Parameters:
-    """`random` out of a seed, a generator of NumPy, or nothing."""
+    """`random` out of a seed, a generator of NumPy, or nothing: then the server draws a seed."""
     if "random" in parameters:
         return parameters
     given = [parameters.pop(name) for name in names if name in parameters]
     state = next((value for value in given if value is not None), None)
-    # The server draws seeds for its own generator; for NumPy's the program's own state counts, which
-    # numpy.random.seed may have set.
-    seed = None if state is None and rng == "counter" else _random.seed_of(state)
-    parameters["random"] = {"generator": rng, "seed": seed}
+    parameters["random"] = {"generator": rng,
+                            "seed": None if state is None else _random.seed_of(state)}
+    return parameters
+
+
+def _randomised_globally(parameters: Parameters, rng: str, *names: str) -> Parameters:
+    """The same, but nothing means NumPy's global generator where its numbers are asked for."""
+    parameters = _randomised(parameters, rng, *names)
+    random = parameters["random"]
+    if isinstance(random, dict) and random.get("seed") is None and rng == "numpy":
+        random["seed"] = _random.seed_of(None)
     return parameters
 
 
@@ -159,7 +166,7 @@ def _steadiness(parameters: Parameters, rng: str, _: MatrixSource) -> Parameters
         if count.isascii() and count.isdecimal():
             parameters["clustering_strategy"] = "kmeans"
             parameters["cluster_count"] = int(count)
-    return _randomised(parameters, rng, "random_state", "seed")
+    return _randomised_globally(parameters, rng, "random_state", "seed")
 
 
 def _angles(parameters: Parameters, rng: str, _: MatrixSource) -> Parameters:
@@ -169,7 +176,7 @@ def _angles(parameters: Parameters, rng: str, _: MatrixSource) -> Parameters:
 def _label_pairs(parameters: Parameters, rng: str, _: MatrixSource) -> Parameters:
     validity = parameters.get("cvm")
     if isinstance(validity, str) and validity.lower() == "ch_btw":
-        return _randomised(parameters, rng, "random_state", "seed")
+        return _randomised_globally(parameters, rng, "random_state", "seed")
     return parameters
 
 

@@ -71,8 +71,8 @@ class MeasureStream(Iterator[Scores]):
     Projections are taken from their source inside of ``next()``, in the caller's own thread, and at
     most a few ahead of the result that is returned: the source may be a generator without end.
 
-    `close` ends early and in order: what is in flight is finished, and the report told. An exception
-    inside of ``next()``, Ctrl-C too, or inside of a ``with`` statement cancels the call.
+    `close` ends early and in order: what is in flight is finished, and the report told. An
+    exception inside of ``next()``, Ctrl-C too, or inside of a ``with`` statement cancels the call.
 
     Attributes:
       accepted: the message ``tenon.v1.MeasureAccepted``, when the server has sent it; else None.
@@ -233,7 +233,8 @@ class MeasureStream(Iterator[Scores]):
             values[part.key] = self._local_array(part, number)
         return Scores(
             self._index_of(message), message.name, [ordered(part.values) for part in message.specs],
-            [ordered(values) if values else None for values in local], [part.seed if part.HasField("seed") else None for part in message.specs],
+            [ordered(values) if values else None for values in local],
+            [part.seed if part.HasField("seed") else None for part in message.specs],
             [errors.from_detail(part.error) if part.HasField("error") else None
              for part in message.specs],
             run_info=message.run_info if message.HasField("run_info") else None)

@@ -158,16 +158,17 @@ class Client:
 
         Args:
           data: the original space: a matrix of n rows, a kept `Dataset`, or its handle.
-          measures: ids or aliases, ``(id, parameters)`` or ``{"id": ..., "params": ...}``; `measures`
-            tells which there are. Parameters are those of the contract's ``measure_spec.proto``;
-            ``random_state``, ``n_jobs`` and ``clustering_args`` are understood too.
-          projections: an iterable of matrices of n rows, or of pairs of name and matrix; or a dict of
-            matrices by name; or one matrix. It is read as results are, a few items ahead.
+          measures: ids or aliases, ``(id, parameters)`` or ``{"id": ..., "params": ...}``;
+            `measures` tells which there are. Parameters are those of the contract's
+            ``measure_spec.proto``; ``random_state``, ``n_jobs`` and ``clustering_args`` are
+            understood too, and a function of two rows as ``metric`` of the gap index.
+          projections: an iterable of matrices of n rows, or of pairs of name and matrix; or a dict
+            of matrices by name; or one matrix. It is read as results are, a few items ahead.
           labels: one number or text per row; for the measures that need them.
           rng: "counter" (the server's own) or "numpy" (the random numbers of zadu and NumPy).
           on_error: what a projection that can't be scored does: "skip" (its `Scores` carry the
-            error), "skip_measure" (only the measures that failed carry one), "stop" (the last result
-            is the error), or "raise".
+            error), "skip_measure" (only the measures that failed carry one), "stop" (the last
+            result is the error), or "raise".
           on_progress: is called with messages ``MeasureProgress``, every ``progress_interval``
             seconds (0.2).
           return_local: the score of every row too, for the measures that have it.
@@ -201,6 +202,13 @@ class Client:
         return list(self._connection.unary(self._connection.measurement.ListMeasures,
                                            measurement_pb2.ListMeasuresRequest(),
                                            self._timeout).measures)
+
+    def provider_is_ready(self, name: str) -> bool:
+        """Whether the server has a provider of this name, with a device that works."""
+        answer = self._connection.unary(self._connection.provider.ListProviders,
+                                        provider_pb2.ListProvidersRequest(), self._timeout)
+        return any(provider.name == name and provider.state == provider_pb2.PROVIDER_STATE_READY
+                   for provider in answer.providers)
 
     @property
     def datasets(self) -> Datasets:

@@ -103,7 +103,7 @@ def _class_of(code: grpc.StatusCode, reason: str) -> type[TenonError]:
 
 
 def from_detail(detail: errors_pb2.ErrorDetail) -> TenonError:
-    """The error that stands inside a message, for example in the place of one projection's scores."""
+    """The error that stands inside a message, for example in the place of a projection's scores."""
     code = _CODES.get(detail.code, grpc.StatusCode.UNKNOWN)
     delay = detail.retry_delay_seconds if detail.HasField("retry_delay_seconds") else None
     return _class_of(code, detail.reason)(

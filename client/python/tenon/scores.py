@@ -26,7 +26,7 @@ class Scores:
       local: one entry per measure: None, or a dict of float64 arrays, one value per row; empty
         unless ``return_local``.
       seeds: one entry per measure: the seed that it used, or None.
-      measure_errors: one entry per measure: None, or why it failed; with ``on_error="skip_measure"``.
+      measure_errors: one entry per measure: None, or with ``on_error="skip_measure"`` its error.
       error: why the projection has no scores, or None.
       run_info: the message ``tenon.v1.RunInfo``, or None.
     """
@@ -41,9 +41,10 @@ class Scores:
     run_info: measure_report_pb2.RunInfo | None = dataclasses.field(default=None, repr=False)
 
     def __getitem__(self, key: str) -> float:
-        """The score of this key. Raises the projection's or the measure's error where there is none.
+        """The score of this key.
 
-        KeyError when no measure has the key, or several have.
+        Raises the error of the projection or of a measure, if there is one; KeyError when no
+        measure has the key, or several have.
         """
         self.raise_for_error()
         found = [values[key] for values in self.values if key in values]
