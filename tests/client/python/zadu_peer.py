@@ -1,14 +1,16 @@
 """zadu itself, without the compiling of its loops: that takes most of a minute."""
 
 import importlib
+import pkgutil
 
 import numba
 import numpy as np
 
 numba.config.DISABLE_JIT = True
 import zadu  # noqa: E402
-for _measure in zadu.MEASURE:
-    importlib.import_module("zadu.measures." + _measure.value)
+for _module in pkgutil.walk_packages(zadu.__path__, "zadu."):
+    if not _module.name.endswith("mlx_backend"):
+        importlib.import_module(_module.name)
 numba.config.DISABLE_JIT = False
 
 

@@ -19,7 +19,8 @@ from tenon.zadu import _checks
 from tenon.zadu._config import ExecutionConfig, provider_of
 from tenon.zadu._inputs import Kept, Source, collection
 from tenon.zadu._run_info import RunInfo
-from tenon.zadu._spec import DEFAULT_K, NEEDS_LABELS, Spec, checked_specs, early_specs
+from tenon.zadu._spec import (DEFAULT_K, DENSITIES, NEEDS_LABELS, Spec, checked_specs,
+                              early_specs)
 
 __all__ = ["ZADU", "EmbeddingExecutionError", "EmbeddingResult"]
 
@@ -217,11 +218,22 @@ class ZADU:
 
     def _prepare(self) -> int:
         """Builds what belongs to the data set alone; returns the bytes that are planned to stay."""
-        stream = self._client.measure(
-            self._kept.dataset, early_specs(self.spec_list), [], geodesic=self.geodesic,
-            return_local=self.return_local, **self.execution.measure_options(self._provider))
-        list(stream)
+        specs = early_specs(self.spec_list)
+        try:
+            stream = self._build(specs)
+        except InvalidRequest as error:
+            if error.reason != "UNDEFINED_SCORE":
+                raise
+            # Densities of coincident points fail at once, all other scores when they are asked for.
+            stream = self._build([spec for spec in specs if spec[0] in DENSITIES])
         return stream.accepted.memory.original_bytes + stream.accepted.memory.per_projection_bytes
+
+    def _build(self, specs: list[tuple[str, dict[str, Any]]]) -> MeasureStream:
+        stream = self._client.measure(
+            self._kept.dataset, specs, [], geodesic=self.geodesic, return_local=self.return_local,
+            **self.execution.measure_options(self._provider))
+        list(stream)
+        return stream
 
     def _needs_labels(self) -> bool:
         return any(spec["id"] in NEEDS_LABELS for spec in self.spec_list)

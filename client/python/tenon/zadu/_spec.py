@@ -17,6 +17,7 @@ NEEDS_LABELS = {"neighborhood_hit", "class_aware_trustworthiness_continuity",
                 "label_trustworthiness_and_continuity", "distance_consistency",
                 "internal_validation_measure", "clustering_and_external_validation_measure",
                 "class_angular_distortion_index"}
+DENSITIES = {"distance_to_measure", "kl_divergence"}
 # Parameters that are looked at when a runner is made; the others when it measures.
 _EARLY = {"k", "sigma", "iteration", "walk_num_ratio", "alpha", "n_jobs"}
 _FIXED_K = {"trustworthiness_continuity", "mean_relative_rank_error", "procrustes",
