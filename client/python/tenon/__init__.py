@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenon import measures
+from tenon import measures, metrics
 from tenon._measurement import MeasureStream
 from tenon.client import Client, default_client, parse_bytes, set_default_client
 from tenon.datasets import Dataset
@@ -28,7 +28,8 @@ __all__ = ["Cancelled", "Client", "ContractionReport", "Dataset", "DeadlineExcee
            "InvalidRequest", "MEASURE", "MeasureId", "MeasurementReport", "NotFound",
            "NotPermitted", "Plan", "Refused", "Scores", "Spec", "TenonError", "Unavailable",
            "Unsupported", "ZADU", "connect", "contract", "default_client", "einsum", "make_spec",
-           "measure", "measures", "parse_bytes", "plan", "set_default_client"]
+           "measure", "measures", "metrics",
+           "parse_bytes", "plan", "set_default_client"]
 
 
 def connect(address: str | None = None, **options: Any) -> Client:
