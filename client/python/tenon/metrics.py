@@ -105,14 +105,14 @@ def procrustes(X: Any, X_embedded: Any, *, n_neighbors: int = 5, pairing: str = 
 def steadiness(X: Any, X_embedded: Any, *, n_neighbors: int | None = None, iterations: int = 150,
                random_state: Any = None) -> float:
     """How far clusters of the projection are clusters of the data set, best 1. Randomised."""
-    return _score("snc", "steadiness", X, X_embedded, k=None if n_neighbors is None else _count(n_neighbors),
+    return _score("snc", "steadiness", X, X_embedded, k=_optional(n_neighbors),
                   iteration=iterations, random_state=random_state)
 
 
 def cohesiveness(X: Any, X_embedded: Any, *, n_neighbors: int | None = None, iterations: int = 150,
                  random_state: Any = None) -> float:
     """How far clusters of the data set stay together, best 1. Randomised."""
-    return _score("snc", "cohesiveness", X, X_embedded, k=None if n_neighbors is None else _count(n_neighbors),
+    return _score("snc", "cohesiveness", X, X_embedded, k=_optional(n_neighbors),
                   iteration=iterations, random_state=random_state)
 
 
@@ -246,6 +246,10 @@ def _count(n_neighbors: Any) -> int:
         raise InvalidParameter(f"n_neighbors is {n_neighbors!r}; needed is an integer above 0",
                                reason="BAD_PARAMETER", field="n_neighbors")
     return int(n_neighbors)
+
+
+def _optional(n_neighbors: Any) -> int | None:
+    return None if n_neighbors is None else _count(n_neighbors)
 
 
 def _half(n_neighbors: Any, X: Any) -> int:

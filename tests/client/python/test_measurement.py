@@ -40,7 +40,8 @@ TNC = [("tnc", {"k": 10})]
 
 @pytest.mark.parametrize("measures", [
     ("tnc", {"k": 10}), [("trustworthiness_continuity", {"k": 10})],
-    [{"id": "tnc", "params": {"k": 10}}], [{"id": tenon.MEASURE.TNC, "params": {"k": np.int64(10)}}]])
+    [{"id": "tnc", "params": {"k": 10}}],
+    [{"id": tenon.MEASURE.TNC, "params": {"k": np.int64(10)}}]])
 def test_forms_of_measures(client, measures):
     check(client.measure(HD, measures, PROJECTIONS))
 

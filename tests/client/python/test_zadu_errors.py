@@ -56,8 +56,8 @@ def check(spec_list=({"id": "tnc", "params": {"k": 5}},), hd=HD, ld=LD, label=No
 
 @pytest.mark.parametrize("hd", [
     HD[:, 0], HD[None], HD[:1], HD[:, :0], HD[:0], np.where(HD > 2, np.nan, HD),
-    np.where(HD > 2, np.inf, HD), HD.astype(str), HD.astype(object), None, 3.0, "abc", [[1, 2], [3]],
-    [], {}, np.array([["a", 1]] * 40, object)])
+    np.where(HD > 2, np.inf, HD), HD.astype(str), HD.astype(object), None, 3.0, "abc",
+    [[1, 2], [3]], [], {}, np.array([["a", 1]] * 40, object)])
 def test_data_sets(hd):
     check(hd=hd)
 
@@ -103,7 +103,8 @@ def test_labels_that_nothing_needs_are_not_looked_at():
     [{}], [{"params": {}}], [{"id": "beauty"}], [{"id": "TNC"}], [{"id": 3}], [{"id": None}],
     [{"id": "tnc", "params": 3}], [{"id": "tnc", "params": [("k", 3)]}],
     [{"id": "tnc", "params": {"j": 3}}], [{"id": "stress", "params": {"k": 3}}],
-    [{"id": "nh", "params": {"label": LABELS}}], [{"id": "tnc"}, {"id": "tnc", "params": {"k": 0}}]])
+    [{"id": "nh", "params": {"label": LABELS}}],
+    [{"id": "tnc"}, {"id": "tnc", "params": {"k": 0}}]])
 def test_specifications(spec_list):
     check(spec_list)
 
@@ -116,7 +117,8 @@ def test_specifications_that_are_fine(spec_list):
 
 
 @pytest.mark.parametrize("k", [0, -1, 20, 40, 1000, 2**40, 5.0, "5", True, np.float64(5), [5]])
-@pytest.mark.parametrize("name", ["tnc", "mrre", "lcmc", "nh", "ca_tnc", "nd", "topo", "proc", "snc"])
+@pytest.mark.parametrize("name", ["tnc", "mrre", "lcmc", "nh", "ca_tnc", "nd", "topo", "proc",
+                                  "snc"])
 def test_neighbours(name, k):
     fails = k != 20 or isinstance(k, bool) or name in ("tnc", "ca_tnc")
     params = {"k": k, **({"random_state": 1, "iteration": 1} if name == "snc" else {})}

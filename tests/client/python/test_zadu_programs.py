@@ -110,7 +110,8 @@ from scipy.spatial.distance import pdist, squareform, cityblock
 from PACKAGE import ZADU
 from PACKAGE.measures import gap_index
 out = [ZADU([{"id": "gi", "params": {"metric": metric}}], original).measure(projection)
-       for metric in ("euclidean", "cityblock", "chebyshev", cityblock, lambda a, b: abs(a - b).max())]
+       for metric in ("euclidean", "cityblock", "chebyshev", cityblock,
+                      lambda a, b: abs(a - b).max())]
 out.append(gap_index.gap_index(squareform(pdist(original)), projection, metric="precomputed"))
 for metric in ("euclidean", "cityblock", cityblock):
     found = gap_index.compute(original, projection, metric)
