@@ -17,7 +17,7 @@ _PROGRESS_SECONDS = 0.2
 
 
 def start(connection: Connection, datasets: Datasets, data: Any, measures: Any, projections: Any,
-          labels: Any, *, rng: str, on_error: str, on_progress: OnProgress | None, timeout: float,
+          labels: Any, *, rng: str, on_error: str, on_progress: OnProgress | None, timeout: float | None,
           options: dict[str, Any]) -> MeasureStream:
     """See `Client.measure`."""
     if (projections is None) == (options.get("server_files") is None):

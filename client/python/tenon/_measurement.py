@@ -80,7 +80,7 @@ class MeasureStream(Iterator[Scores]):
     """
 
     def __init__(self, connection: Connection, opening: Opening,
-                 projections: Iterator[tuple[str, Any]] | None, *, timeout: float,
+                 projections: Iterator[tuple[str, Any]] | None, *, timeout: float | None,
                  raise_errors: bool = False, on_progress: OnProgress | None = None) -> None:
         self.accepted: measurement_pb2.MeasureAccepted | None = None
         self.report: MeasurementReport | None = None

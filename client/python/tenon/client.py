@@ -35,7 +35,7 @@ class Client:
       flags: further flags of the private server, for example ``["--memory_budget=8GiB"]``.
       token: goes with every call; to other machines only with tls.
       tls, tls_ca, tls_cert, tls_key, tls_server_name: encryption, as in the C++ client.
-      timeout: seconds that calls may take which name none.
+      timeout: seconds that calls may take which name none; streams of projections may take longer.
     """
 
     def __init__(self, address: str | None = None, *, tenond: str | os.PathLike[str] | None = None,
@@ -184,7 +184,8 @@ class Client:
           server_files, limit: in place of `projections`: a pattern of .npy files below the server's
             data root, and how many of them at most.
           expected: how many projections will come, a hint for planning.
-          timeout: seconds for the whole stream.
+          timeout: seconds for the whole stream. Default: none, since projections may take long to
+            make.
 
         Returns:
           A `MeasureStream`, an iterator of `Scores`. Nothing is sent before its first ``next()``.
@@ -195,7 +196,7 @@ class Client:
         """
         return _measure_calls.start(self._connection, self.datasets, data, measures, projections,
                                     labels, rng=rng, on_error=on_error, on_progress=on_progress,
-                                    timeout=timeout or self._timeout, options=options)
+                                    timeout=timeout, options=options)
 
     def measures(self) -> list[measure_info_pb2.MeasureInfo]:
         """Every measure of this server: parameters, outputs, definition, publications."""

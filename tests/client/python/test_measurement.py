@@ -10,6 +10,10 @@ import pytest
 
 import tenon
 from measure_oracles import arc_distances, distances, ranks, stress, trustworthiness
+from tenon._arrays import spec_of
+from tenon._measure_header import Opening
+from tenon._measure_upload import END, STOP, Upload
+from tenon.v1 import measurement_pb2
 
 NUMBERS = np.random.default_rng(11)
 HD = NUMBERS.standard_normal((80, 6))
@@ -192,6 +196,20 @@ def test_close_before_and_after_everything(client):
     assert stream.report is report and report.complete and report.scored == 4
 
 
+@pytest.mark.parametrize("last,frames", [(STOP, ["stop"]), (END, [])])
+def test_an_upload_is_cut_between_two_chunks(last, frames):
+    large = np.zeros((1000, 1000))
+    upload = Upload(Opening(measurement_pb2.MeasureHeader()))
+    upload.grant(1 << 20)
+    upload.put((measurement_pb2.Projection(spec=spec_of(large)), large))
+    upload.put((measurement_pb2.Projection(index=1, spec=spec_of(large)), large))
+    sent = iter(upload)
+    assert [next(sent).WhichOneof("frame") for _ in range(3)] == [
+        "header", "projection", "projection_chunk"]
+    upload.interrupt(last)
+    assert [frame.WhichOneof("frame") for frame in sent] == frames
+
+
 def test_close_in_the_middle_of_an_upload(client):
     """A projection of many chunks is dropped, not finished."""
     hd = NUMBERS.standard_normal((3000, 4))
@@ -227,18 +245,25 @@ def test_an_exception_inside_of_a_with_statement_cancels(client):
             next(stream)
             1 / 0
     assert source.closed and stream.report is None and list(stream) == []
+    assert stream._call.cancelled()
     wait_until_unused(dataset)
 
 
 def test_an_abandoned_stream_is_cancelled(client):
     dataset = client.datasets.put(HD)
+    before = threading.active_count()
     stream = client.measure(dataset, TNC, Counted())
     next(stream)
     with pytest.raises(tenon.Refused):
         dataset.delete()
+    call = stream._call
     del stream
     gc.collect()
+    assert call.cancelled()
     wait_until_unused(dataset)
+    for thread in threading.enumerate()[before:]:  # of gRPC: they end with the call
+        thread.join(10)
+    assert threading.active_count() <= before
 
 
 def test_an_exception_of_the_source_passes_unchanged_and_cancels(client):
@@ -252,7 +277,7 @@ def test_an_exception_of_the_source_passes_unchanged_and_cancels(client):
     next(stream)
     with pytest.raises(ZeroDivisionError):
         next(stream)
-    assert list(stream) == []
+    assert list(stream) == [] and stream._call.cancelled()
     wait_until_unused(dataset)
 
 
@@ -417,6 +442,17 @@ def test_execution_options_reach_the_server(client):
     assert accepted.granted.memory_budget_bytes == 1 << 20 and accepted.granted.threads == 1
     assert accepted.memory.in_flight <= 2
     assert float32[1] == pytest.approx(stress(distances(HD), distances(PROJECTIONS[1])), rel=1e-5)
+
+
+def test_streams_have_no_deadline_of_their_own(client):
+    for timeout in (None, 50):
+        stream = client.measure(HD, TNC, PROJECTIONS, timeout=timeout)
+        list(stream)
+        assert stream.accepted.granted.HasField("deadline_seconds") == (timeout is not None)
+    stream = client.measure(HD, TNC, Counted(), timeout=0.3)
+    with pytest.raises(tenon.DeadlineExceeded):
+        for _ in stream:
+            pass
 
 
 def test_pairs_sorted_in_files_give_the_same(client):

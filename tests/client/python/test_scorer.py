@@ -78,9 +78,11 @@ def test_scores_are_signed():
 
 def test_what_can_not_transform_is_fitted_to_the_rows():
     tsne = TSNE(perplexity=5, init="pca", method="exact", random_state=0, max_iter=250)
-    everything = [(np.arange(50), np.arange(50))]
-    scores = cross_val_score(tsne, X[:50], cv=everything, scoring=make_scorer("trustworthiness"))
-    assert scores[0] == pytest.approx(trustworthiness(X[:50], tsne.fit_transform(X[:50])))
+    first, second = np.arange(40), np.arange(40, 80)
+    scores = cross_val_score(tsne, X, cv=[(first, second), (first, first)],
+                             scoring=make_scorer("trustworthiness"))
+    for score, rows in zip(scores, (second, first), strict=True):
+        assert score == pytest.approx(trustworthiness(X[rows], tsne.fit_transform(X[rows])))
 
 
 def test_what_is_no_projection():

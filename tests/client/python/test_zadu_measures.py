@@ -29,14 +29,16 @@ LABELS = {"numbers": CLASSES, "texts": np.array(["d", "a", "c", "b"])[CLASSES],
           "reals": np.array([0.5, -2.0, 1e9, 3.0])[CLASSES]}
 
 PLAIN = [("tnc", {}), ("tnc", {"k": 1}), ("tnc", {"k": 44}), ("mrre", {"k": 5}),
-         ("mrre", {"k": 89}), ("lcmc", {"k": 3}), ("lcmc", {}), ("nd", {"k": 6}), ("dtm", {}), ("dtm", {"sigma": 1}),
+         ("mrre", {"k": 89}), ("lcmc", {"k": 3}), ("lcmc", {}), ("nd", {"k": 6}), ("dtm", {}),
+         ("dtm", {"sigma": 1}),
          ("kl_div", {"sigma": 0.02}), ("pr", {}), ("srho", {}), ("stress", {}), ("sn_stress", {}),
          ("nm_stress", {})]
 DISTINCT = [("topo", {}), ("topo", {"k": 3}), ("proc", {}), ("proc", {"k": 2}),
             ("proc", {"k": 89})]
 LABELLED = [("nh", {}), ("nh", {"k": 1}), ("ca_tnc", {}), ("ca_tnc", {"k": 7}), ("dsc", {}),
             ("l_tnc", {}), ("l_tnc", {"cvm": "DSC"}), ("ivm", {}),
-            ("ivm", {"measure": "Silhouette"}), ("ivm", {"measure": "calinski_harabasz"}), ("ivm", {"measure": "davies_bouldin"}),
+            ("ivm", {"measure": "Silhouette"}), ("ivm", {"measure": "calinski_harabasz"}),
+            ("ivm", {"measure": "davies_bouldin"}),
             ("cadi", {"random_seed": 5}), ("cadi", {"n_triplets": 77, "random_seed": 8}),
             ("c_evm", {"clustering": "dbscan", "measure": "ami"}),
             ("c_evm", {"clustering": "DBSCAN", "measure": "nmi",
