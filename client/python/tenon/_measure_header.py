@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tenon import _arrays, _labels, _sizes
+from tenon._detail import fill_detail
 from tenon._measure_specs import short_names
 from tenon.datasets import Dataset, data_array
 from tenon.errors import InvalidRequest
@@ -56,6 +57,7 @@ def build(data: Any, specs: Sequence[measure_spec_pb2.MeasureSpec], labels: Any,
         expected = options.pop("expected", None)
         if expected is not None:
             opening.header.client_stream.expected_projections = expected
+    fill_detail(options, opening.header.result)
     _add_execution(opening.header.execution, options)
     if options:
         raise TypeError("unknown option" + ("s " if len(options) > 1 else " ")

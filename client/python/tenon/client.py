@@ -11,6 +11,7 @@ import numpy as np
 
 from tenon import _contraction, _measure_calls, plans
 from tenon._connection import Connection, frames
+from tenon._detail import fill_detail
 from tenon._measurement import MeasureStream
 from tenon._sizes import parse_bytes
 from tenon.datasets import Datasets
@@ -103,6 +104,8 @@ class Client:
           threads, deterministic, normalize, priority, fingerprint: see the contract's
             ``ContractExecution``; with ``normalize`` the value is ``(array, log10_scale)``.
           dtype: element type of the result.
+          detail: of the report: "brief", "full" (default), or "timeline" with the time span of every
+            slice group.
           timeout: seconds.
           on_progress: is called with messages ``ContractProgress``.
 
@@ -180,6 +183,8 @@ class Client:
             as "4GiB"; temporary_directory, pair_order ("auto", "memory", "external").
           in_flight: projections read before their results are taken. Default: the server's choice.
           threads, batch, priority ("interactive", "default", "bulk"), max_queue (seconds).
+          detail: of the report: "brief", "full" (default), or "timeline" with the time span of every
+            projection.
           keep: the server keeps the data set, under the handle in the report.
           server_files, limit: in place of `projections`: a pattern of .npy files below the server's
             data root, and how many of them at most.
@@ -226,6 +231,7 @@ class Client:
         dtype = options.pop("dtype", None)
         if dtype is not None:
             header.result.dtype = _contraction.wire_type(dtype)
+        fill_detail(options, header.result)
         _fill_execution(options, header.execution)
         _fill_plan(options, header)
         _refuse_unknown(options)

@@ -49,9 +49,13 @@ class ContractionReport:
 
     def __repr__(self) -> str:
         message = self.message
-        lines = [f"contraction of {message.plan.steps} steps, {message.plan.slices} "
-                 f"slice{'' if message.plan.slices == 1 else 's'}, "
-                 f"10^{message.plan.log10_flops:.2f} multiply-adds"]
+        slices, log10_flops = message.plan.slices, message.plan.log10_flops
+        if not message.HasField("plan"):  # a brief report
+            slices = message.slices
+            log10_flops = math.log10(message.flops) if message.flops > 0 else -math.inf
+        steps = f" of {message.plan.steps} steps" if message.HasField("plan") else ""
+        lines = [f"contraction{steps}, {slices} slice{'' if slices == 1 else 's'}, "
+                 f"10^{log10_flops:.2f} multiply-adds"]
         timing = message.timing
         parts = [("queued", timing.queue_seconds), ("planned", timing.planning_seconds),
                  ("compiled", timing.compile_seconds), ("received", timing.input_receive_seconds),
