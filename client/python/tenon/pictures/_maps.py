@@ -140,8 +140,10 @@ def _edges(points: np.ndarray, k: int) -> np.ndarray:
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k < count:
         raise _drawing.bad(f"k is {k!r} with n = {count} points, needed is an integer, 1 <= k < n",
                            "k", "K_OUT_OF_RANGE")
-    tree = _optional.load("scipy.spatial", "a map of neighbours").cKDTree(points)
-    nearest = tree.query(points, k + 1)[1]
+    middle, extent = _frame(points)
+    near = (points - middle) / extent
+    tree = _optional.load("scipy.spatial", "a map of neighbours").cKDTree(near)
+    nearest = tree.query(near, k + 1)[1]
     own = nearest == np.arange(count)[:, np.newaxis]
     # Where more than k points coincide, a point may be missing in its own list.
     own[~own.any(axis=1), -1] = True
