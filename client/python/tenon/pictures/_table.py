@@ -151,18 +151,18 @@ def _direction(key: str, better: Mapping[str, str]) -> str:
 
 def _shares(values: np.ndarray, directions: Sequence[str]) -> np.ma.MaskedArray:
     """0 for the worst, 1 for the best of each column."""
-    good = np.ma.masked_invalid(values, copy=True)
+    shares = np.full(values.shape, np.nan)
     for number, direction in enumerate(directions):
-        column = good[:, number]
-        if direction != "higher":
-            column = -abs(column) if direction == "zero" else -column
-        low, high = column.min(), column.max()
-        if np.ma.is_masked(low):
-            continue
-        # Halves: the difference of two finite numbers may be infinite.
-        good[:, number] = ((column / 2 - low / 2) / (high / 2 - low / 2) if high > low
-                           else np.ma.ones(len(column)) * (column * 0 + 1))
-    return good
+        rows = np.isfinite(values[:, number])
+        if rows.any():
+            column = values[rows, number]
+            good = (column if direction == "higher" else -column if direction == "lower"
+                    else -abs(column))
+            low, high = good.min(), good.max()
+            # Halves: the difference of two finite numbers may be infinite.
+            shares[rows, number] = ((good / 2 - low / 2) / (high / 2 - low / 2) if high > low
+                                    else 1.0)
+    return np.ma.masked_invalid(shares)
 
 
 def _write_numbers(ax: Any, values: np.ndarray, shares: np.ma.MaskedArray,

@@ -44,13 +44,9 @@ def contraction_tree(plan: Any, inputs: Sequence[Sequence[Hashable]] | None = No
     Raises:
       InvalidRequest: BAD_PATH, UNKNOWN_INDEX, MISSING_FIELD.
     """
-    steps, sliced, by_text = _path(plan, sliced, ssa, None if inputs is None else len(inputs))
-    network = getattr(plan, "network", None)
     if inputs is None:
-        if network is None:
-            raise _drawing.bad("inputs, output and size_dict are needed: the plan does not hold its "
-                               "network", "inputs", "MISSING_FIELD")
-        inputs, output, size_dict = network.inputs, network.output, network.sizes()
+        inputs, output, size_dict = _own_network(plan)
+    steps, sliced, by_text = _path(plan, sliced, ssa, len(inputs))
     sizes = dict(size_dict or {})
     if by_text:  # the server names indices by their text
         inputs = [[str(name) for name in names] for names in inputs]
@@ -62,8 +58,17 @@ def contraction_tree(plan: Any, inputs: Sequence[Sequence[Hashable]] | None = No
     return ax
 
 
+def _own_network(plan: Any) -> tuple[Any, Any, Any]:
+    """Inputs, output and sizes that a plan holds."""
+    network = getattr(plan, "network", None)
+    if network is None:
+        raise _drawing.bad("inputs, output and size_dict are needed: the plan does not hold its "
+                           "network", "inputs", "MISSING_FIELD")
+    return network.inputs, network.output, network.sizes()
+
+
 def _path(plan: Any, sliced: Sequence[Hashable], ssa: bool,
-          n_operands: int | None) -> tuple[Sequence[Sequence[int]], Sequence[Hashable], bool]:
+          n_operands: int) -> tuple[Sequence[Sequence[int]], Sequence[Hashable], bool]:
     """A single-assignment path, the sliced indices, and whether these are texts of the server."""
     if isinstance(plan, plans.Plan):
         return plan.ssa_path, plan.sliced, False
@@ -81,7 +86,9 @@ def _path(plan: Any, sliced: Sequence[Hashable], ssa: bool,
             isinstance(step, Sequence) and not isinstance(step, str) for step in steps):
         raise _drawing.bad("a plan is a Plan, a report, or a list of tuples of operands, not "
                            + type(plan).__name__, "plan")
-    if not ssa and n_operands is not None:
+    if not n_operands:
+        raise _drawing.bad("there are no operands", "inputs", "MISSING_FIELD")
+    if not ssa:
         steps = _to_ssa(steps, n_operands)
     return steps, sliced, summary is not None
 
@@ -92,6 +99,8 @@ def _to_ssa(steps: Sequence[Sequence[int]], n_operands: int) -> list[tuple[int, 
     path = []
     for number, step in enumerate(steps):
         try:
+            if any(place < 0 for place in step):
+                raise IndexError
             path.append(tuple(current[place] for place in step))
         except (IndexError, TypeError):
             raise _drawing.bad(f"step {number} takes {tuple(step)} of {len(current)} tensors",

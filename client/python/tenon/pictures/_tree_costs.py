@@ -106,8 +106,6 @@ def _contract(operands: Sequence[frozenset[Hashable]], holders: Counter[Hashable
 
 def _log2_sizes(inputs: Sequence[Sequence[Hashable]], output: Sequence[Hashable],
                 sizes: Mapping[Hashable, int]) -> dict[Hashable, float]:
-    if not inputs:
-        raise bad("there are no operands", "inputs", "MISSING_FIELD")
     names = dict.fromkeys(name for part in inputs for name in part)
     for name in output:
         if name not in names:
