@@ -33,25 +33,25 @@ __all__ = ["Cancelled", "Client", "ContractionReport", "Dataset", "DeadlineExcee
 
 
 def connect(address: str | None = None, **options: Any) -> Client:
-    """A `Client`; see there."""
+    """A `Client` with this address and these options; see there."""
     return Client(address, **options)
 
 
 def einsum(subscripts: str, *operands: Any, **options: Any) -> Any:
-    """`Client.einsum` of the default client."""
+    """`Client.einsum` of the default client, with its subscripts, operands and options."""
     return default_client().einsum(subscripts, *operands, **options)
 
 
 def contract(*arguments: Any, **options: Any) -> Any:
-    """`Client.contract` of the default client."""
+    """`Client.contract` of the default client, with its arguments and options."""
     return default_client().contract(*arguments, **options)
 
 
 def plan(*arguments: Any, **options: Any) -> Plan:
-    """`Client.plan` of the default client."""
+    """`Client.plan` of the default client, with its arguments and options."""
     return default_client().plan(*arguments, **options)
 
 
 def measure(*arguments: Any, **options: Any) -> MeasureStream:
-    """`Client.measure` of the default client."""
+    """`Client.measure` of the default client, with its arguments and options."""
     return default_client().measure(*arguments, **options)

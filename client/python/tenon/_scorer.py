@@ -24,6 +24,10 @@ class Scorer:
 
     The estimator's ``transform`` gives the projection of the rows that are scored. One without it,
     such as t-SNE, is cloned and fitted to these rows anew. Measures that need labels take ``y``.
+
+    Args:
+      function: name of a function of `tenon.metrics`.
+      parameters: what it is called with besides the rows.
     """
 
     def __init__(self, function: str, parameters: dict[str, Any]) -> None:

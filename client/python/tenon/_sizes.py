@@ -13,7 +13,10 @@ _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
 
 
 def parse_bytes(size: int | str, field: str = "memory_budget") -> int:
-    """Bytes of 4294967296 or "4GiB"."""
+    """Bytes of a size such as 4294967296 or "4GiB".
+
+    InvalidRequest, which names `field`, for anything else.
+    """
     if isinstance(size, (int, np.integer)) and not isinstance(size, bool):
         return int(size)
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", str(size))

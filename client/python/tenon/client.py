@@ -52,6 +52,7 @@ class Client:
 
     @property
     def address(self) -> str:
+        """Where the server is: "host:port" or "unix:/path"."""
         return self._connection.address
 
     @property
@@ -60,6 +61,7 @@ class Client:
         return self._connection.info()
 
     def close(self) -> None:
+        """Closes the connection, and stops a private server."""
         self._connection.close()
 
     def __enter__(self) -> Client:
@@ -76,7 +78,10 @@ class Client:
                **options: Any) -> Any:
         """``numpy.einsum`` on the server: any number of operands, hyperedges included.
 
-        Options are those of `contract`. "..." is not taken.
+        Args:
+          subscripts: the text, for example "ab,bc->ac"; "..." is not taken.
+          operands: the arrays, in its order.
+          return_info, options: as for `contract`.
         """
         arrays = _contraction.prepare(operands)
         header = contraction_pb2.ContractHeader()
@@ -96,6 +101,7 @@ class Client:
           size_dict: size of each index; ``None``: from the arrays.
           arrays: NumPy arrays, or anything with DLPack or the buffer protocol.
           return_info: also return a `ContractionReport`.
+          options: any of the following.
           plan: a `Plan` to run along; or
           path, sliced: a path (linear; ``ssa=True``: single assignment) and sliced indices; or
           search options of `plan`: ``max_time``, ``max_trials``, ``target_size``, ...
@@ -104,8 +110,8 @@ class Client:
           threads, deterministic, normalize, priority, fingerprint: see the contract's
             ``ContractExecution``; with ``normalize`` the value is ``(array, log10_scale)``.
           dtype: element type of the result.
-          detail: of the report: "brief", "full" (default), or "timeline" with the time span of every
-            slice group.
+          detail: of the report: "brief", "full" (default), or "timeline": with the time span of
+            every slice group.
           timeout: seconds.
           on_progress: is called with messages ``ContractProgress``.
 
@@ -124,6 +130,8 @@ class Client:
         """Searches for a path and slices.
 
         Args:
+          inputs, output, size_dict: the network, as for `contract`; every index has a size.
+          options: of the search and of execution, namely those below from ``max_time`` on.
           dtype: element type that memory and seconds are planned for (default complex128).
           on_improvement: is called with messages ``PlanImprovement`` as better plans are found.
           max_time: seconds; max_trials; seed: with trials alone the plan depends on the seed alone.
@@ -174,6 +182,7 @@ class Client:
             result is the error), or "raise".
           on_progress: is called with messages ``MeasureProgress``, every ``progress_interval``
             seconds (0.2).
+          options: any of the following.
           return_local: the score of every row too, for the measures that have it.
           geodesic: great-circle distances between longitude and latitude (radians) in the data set.
           providers: who builds what the measures share, for example "cpu"; ``allow_fallback``: the
@@ -183,8 +192,8 @@ class Client:
             as "4GiB"; temporary_directory, pair_order ("auto", "memory", "external").
           in_flight: projections read before their results are taken. Default: the server's choice.
           threads, batch, priority ("interactive", "default", "bulk"), max_queue (seconds).
-          detail: of the report: "brief", "full" (default), or "timeline" with the time span of every
-            projection.
+          detail: of the report: "brief", "full" (default), or "timeline": with the time span of
+            every projection.
           keep: the server keeps the data set, under the handle in the report.
           server_files, limit: in place of `projections`: a pattern of .npy files below the server's
             data root, and how many of them at most.

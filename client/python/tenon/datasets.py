@@ -48,10 +48,12 @@ class Dataset:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Rows and columns."""
         return tuple(self.message.spec.shape)
 
     @property
     def dtype(self) -> np.dtype:
+        """Type of its elements."""
         return _arrays.numpy_type(self.message.spec.dtype)
 
     def refresh(self) -> dataset_pb2.Dataset:
@@ -77,7 +79,12 @@ class Dataset:
 
 
 class Datasets:
-    """The data sets of one's own on a server: ``client.datasets``."""
+    """The data sets of one's own on a server: ``client.datasets``.
+
+    Args:
+      connection: to the server.
+      timeout: seconds that each call may take.
+    """
 
     def __init__(self, connection: Connection, timeout: float) -> None:
         self._connection, self._timeout = connection, timeout
@@ -86,6 +93,7 @@ class Datasets:
         """Uploads a data set: n rows, d columns, finite. The same again only renews its time.
 
         Args:
+          array: the data set.
           name: text for people.
           ttl: seconds to keep it after its last use; None: the server's default.
         """
@@ -107,7 +115,7 @@ class Datasets:
         return Dataset(self, answer.dataset)
 
     def get(self, handle: str) -> Dataset:
-        """Describes one. NotFound when it is not there, or belongs to somebody else."""
+        """Describes the one of this handle. NotFound when there is none of the caller's."""
         request = dataset_pb2.GetDatasetRequest(name=handle)
         answer = self._connection.unary(self._connection.datasets.GetDataset, request,
                                         self._timeout)
@@ -127,7 +135,7 @@ class Datasets:
                 return found
 
     def delete(self, handle: str) -> int:
-        """Forgets one and what was built from it; returns the bytes that became free."""
+        """Forgets the one of this handle with all that was built from it; returns the bytes freed."""
         request = dataset_pb2.DeleteDatasetRequest(name=handle)
         return self._connection.unary(self._connection.datasets.DeleteDataset, request,
                                       self._timeout).freed_bytes

@@ -43,7 +43,10 @@ ALIASES = {measure.name.lower(): measure.value for measure in MEASURE}
 
 
 def full_id(name: object, field: str = "id") -> str:
-    """The full id of an id, an alias or a `MEASURE`. InvalidRequest for anything else."""
+    """The full id of a name: an id, an alias or a `MEASURE`.
+
+    InvalidRequest, which names `field`, for anything else.
+    """
     text = name.value if isinstance(name, enum.Enum) else str(name)
     text = ALIASES.get(text, text)
     if text not in ALIASES.values():

@@ -4,9 +4,10 @@
     trustworthiness(X, X_embedded, n_neighbors=5)
     GridSearchCV(KernelPCA(), grid, scoring=make_scorer("trustworthiness", n_neighbors=10))
 
-`X` is the data set and `X_embedded` the projection, of as many rows; `labels` are one per row. Each
-function returns a float and asks the default client; `tenon.measures` and ``Client.measures()``
-tell where the definitions come from.
+`X` is the data set and `X_embedded` the projection, of as many rows; `labels` are one per row.
+`random_state` of randomised measures is a seed, a generator of NumPy, or None. Each function
+returns a float and asks the default client; `tenon.measures` and ``Client.measures()`` tell where
+the definitions come from.
 
 Raises, all of them:
   ValueError: as a `tenon.InvalidRequest`: shapes, values that are not finite, parameters out of
@@ -104,14 +105,20 @@ def procrustes(X: Any, X_embedded: Any, *, n_neighbors: int = 5, pairing: str = 
 
 def steadiness(X: Any, X_embedded: Any, *, n_neighbors: int | None = None, iterations: int = 150,
                random_state: Any = None) -> float:
-    """How far clusters of the projection are clusters of the data set, best 1. Randomised."""
+    """How far clusters of the projection are clusters of the data set, best 1.
+
+    Randomised, over `iterations` clusters.
+    """
     return _score("snc", "steadiness", X, X_embedded, k=_optional(n_neighbors),
                   iteration=iterations, random_state=random_state)
 
 
 def cohesiveness(X: Any, X_embedded: Any, *, n_neighbors: int | None = None, iterations: int = 150,
                  random_state: Any = None) -> float:
-    """How far clusters of the data set stay together, best 1. Randomised."""
+    """How far clusters of the data set stay together, best 1.
+
+    Randomised, over `iterations` clusters.
+    """
     return _score("snc", "cohesiveness", X, X_embedded, k=_optional(n_neighbors),
                   iteration=iterations, random_state=random_state)
 
@@ -122,7 +129,8 @@ def distance_consistency(X_embedded: Any, labels: Any) -> float:
 
 
 def internal_validation(X_embedded: Any, labels: Any, *, index: str = "silhouette") -> float:
-    """scikit-learn's "silhouette", "calinski_harabasz" or "davies_bouldin" of the labels."""
+    """The `index` of the labels, as scikit-learn has it: "silhouette", "calinski_harabasz" (best:
+    large) or "davies_bouldin" (best: 0)."""
     return _score("ivm", None, None, X_embedded, labels, measure=index)
 
 
@@ -153,7 +161,7 @@ def label_continuity(X: Any, X_embedded: Any, labels: Any, *, cvm: str = "dsc",
 
 def class_angular_distortion(X: Any, X_embedded: Any, labels: Any, *, n_triplets: int = 0,
                              random_state: Any = None) -> float:
-    """Change of angles between classes over random triplets (0: 10 n of them), best 0."""
+    """Change of angles between classes over `n_triplets` random triplets (0: 10 n), best 0."""
     return _score("cadi", "class_angular_distortion_index", X, X_embedded, labels,
                   n_triplets=n_triplets, random_seed=random_state)
 
@@ -174,12 +182,12 @@ def non_metric_stress(X: Any, X_embedded: Any) -> float:
 
 
 def kl_divergence(X: Any, X_embedded: Any, *, sigma: float = 0.1) -> float:
-    """Kullback-Leibler divergence of density estimates, best 0."""
+    """Kullback-Leibler divergence of density estimates of the width `sigma`, best 0."""
     return _score("kl_div", "kl_divergence", X, X_embedded, sigma=sigma)
 
 
 def distance_to_measure(X: Any, X_embedded: Any, *, sigma: float = 0.1) -> float:
-    """Absolute difference of density estimates, best 0."""
+    """Absolute difference of density estimates of the width `sigma`, best 0."""
     return _score("dtm", "distance_to_measure", X, X_embedded, sigma=sigma)
 
 

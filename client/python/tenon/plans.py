@@ -22,6 +22,12 @@ OBJECTIVES = {
 class Plan:
     """A path in single-assignment form, its sliced indices, and the figures of the server.
 
+    Args:
+      summary: the message ``tenon.v1.PlanSummary``.
+      n_operands: how many operands the network has.
+      names: the caller's name of each index, by its name on the wire; default: the latter.
+      planned_peak_bytes: on the host; 0: unknown.
+
     Attributes:
       ssa_path: pairs of operands; step k makes operand n + k.
       sliced: the sliced indices, as the caller named them.
@@ -53,6 +59,7 @@ class Plan:
         return ssa_to_linear(self.ssa_path, self.n_operands)
 
     def explicit(self) -> plan_pb2.ExplicitPlan:
+        """The message that has a contraction run along it."""
         return plan_pb2.ExplicitPlan(path=self.summary.path,
                                      sliced_indices=self.summary.sliced_indices)
 

@@ -44,6 +44,7 @@ class ContractionReport:
 
     @property
     def execution_seconds(self) -> float | None:
+        """Seconds of the work itself; None where its completion was not verified."""
         timing = self.message.timing
         return timing.execution_seconds if timing.HasField("execution_seconds") else None
 

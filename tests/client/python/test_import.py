@@ -20,7 +20,8 @@ def run(code):
 
 
 def test_everything_is_imported_without_optional_packages():
-    result = run("import tenon, tenon.measures.gap_index, tenon.metrics, tenon.zadu\n"
+    result = run("import tenon, tenon.measures.gap_index, tenon.metrics\n"
+                 "import tenon.pictures, tenon.zadu\n"
                  "print(tenon.ZADU, tenon.metrics.make_scorer('stress'))")
     assert result.returncode == 0, result.stderr
 
@@ -28,7 +29,13 @@ def test_everything_is_imported_without_optional_packages():
 @pytest.mark.parametrize("call,missing", [
     ("tenon.measures.gap_index.compute([[0.0, 1.0]] * 4, [[0.0, 1.0]] * 4)", "pip install scipy"),
     ("tenon.metrics.trustworthiness([[0.0, 1.0]] * 9, [[0.0, 1.0]] * 9, metric='cosine')",
-     "pip install scikit-learn")])
+     "pip install scikit-learn"),
+    ("tenon.pictures.score_table([{'x': 1.0}])", "pip install matplotlib"),
+    ("tenon.pictures.timeline([(0, 'cpu', 0, 0, 1)])", "pip install matplotlib"),
+    ("tenon.pictures.contraction_tree([], ['a'], 'a', {'a': 2})", "pip install matplotlib"),
+    ("tenon.pictures.checkviz([(0, 0)], [1], [1])", "pip install scipy"),
+    ("tenon.pictures.reliability_map([(0, 0), (1, 1)], [1, 1], [1, 1], k=1)",
+     "pip install scipy")])
 def test_what_is_missing_is_said(call, missing):
-    result = run("import tenon\n" + call)
+    result = run("import tenon, tenon.pictures\n" + call)
     assert result.returncode == 1 and "ImportError" in result.stderr and missing in result.stderr

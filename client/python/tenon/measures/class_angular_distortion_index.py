@@ -13,7 +13,8 @@ def measure(orig: Any, emb: Any, label: Any, n_triplets: int = 0,
             random_seed: int | np.random.Generator | None = None) -> Scores:
     """Change of angles between classes (Gunaratne, Kobourov and Miller, 2026): 0 is best.
 
-    Over `n_triplets` random triplets; 0 means 10 n.
+    Over `n_triplets` random triplets; 0 means 10 n. `random_seed` is a seed, a generator of NumPy,
+    or None.
     """
     return score("class_angular_distortion_index", orig, emb, label=label,
                  params={"n_triplets": n_triplets, "random_seed": random_seed})

@@ -48,13 +48,16 @@ def measure(orig: Any, emb: Any, metric: Metric = "euclidean", *,
 
 def gap_index(orig: Any, emb: Any, metric: Metric = "euclidean", *,
               working_memory_bytes: int | None = None) -> float:
-    """The value of `measure` alone."""
+    """The value of `measure` alone, by the same `metric`."""
     return measure(orig, emb, metric)["gap_index"]
 
 
 def compute(orig: Any, emb: Any, metric: Metric = "euclidean", *,
             working_memory_bytes: int | None = None) -> GapIndexResult:
-    """The index with its regions, computed here and not on the server; needs SciPy."""
+    """The index with its regions, computed here and not on the server; needs SciPy.
+
+    `metric` is as for `measure`.
+    """
     try:
         from scipy.spatial import Delaunay, QhullError
     except ImportError:

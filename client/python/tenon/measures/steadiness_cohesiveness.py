@@ -16,6 +16,11 @@ def measure(orig: Any, emb: Any, iteration: int = 150, walk_num_ratio: float = 0
             working_memory_bytes: int | None = None) -> MaybeLocal:
     """Relations between clusters that are invented or lost (Jeon et al., 2022): 1 is best.
 
+    `iteration` walks of about `walk_num_ratio` times n steps gather clusters in each space,
+    `clustering_strategy` ("dbscan", "kmeans", "5-means") divides them in the other one; `alpha` is
+    added to similarities before they are inverted. `n_jobs` of them are
+    clustered at once; scores do not depend on it.
+
     Randomised: `random_state` is a seed, a generator of NumPy (it gives the seed), or None for
     NumPy's global one.
     """

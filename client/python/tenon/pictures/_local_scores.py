@@ -46,8 +46,8 @@ def local_pair(scores: Any, missing: Any, measure: Any, count: int) -> LocalPair
     if measure is not None:
         name = measure_ids.full_id(measure, "measure")
         if name not in _KEYS:
-            raise bad(f"{name} has no local scores of false and missing neighbours; there are those "
-                      "of " + ", ".join(_KEYS), "measure")
+            raise bad(f"{name} has no local scores of false and missing neighbours; these have: "
+                      + ", ".join(_KEYS), "measure")
         wanted = [_KEYS[name]]
     for values in _local_dicts(scores):
         for first, second in wanted:
@@ -71,6 +71,6 @@ def _local_dicts(scores: Any) -> list[Mapping[str, Any]]:
     if isinstance(scores, Mapping):
         scores = [scores]
     if not isinstance(scores, Sequence) or isinstance(scores, (str, bytes)):
-        raise bad("the scores of missing neighbours are not given, and the first ones are no result "
-                  f"of a measurement but {type(scores).__name__}", "scores")
+        raise bad("the scores of missing neighbours are not given, and the first ones are no "
+                  f"result of a measurement but {type(scores).__name__}", "scores")
     return [values for values in scores if isinstance(values, Mapping)]

@@ -23,8 +23,8 @@ def contraction_tree(plan: Any, inputs: Sequence[Sequence[Hashable]] | None = No
                      colour_bars: bool = True) -> Any:
     """Operands below, steps above them: lines are tensors, points are steps.
 
-    Line colour and width tell the elements of a tensor, colour and area of a point the multiply-adds
-    of a step, both within one slice and as if slices shared nothing.
+    Line colour and width tell the elements of a tensor, colour and area of a point the
+    multiply-adds of a step, both within one slice and as if slices shared nothing.
 
     Args:
       plan: a `Plan`, a `ContractionReport`, or a path as for `Client.contract`.
@@ -38,8 +38,8 @@ def contraction_tree(plan: Any, inputs: Sequence[Sequence[Hashable]] | None = No
 
     Returns:
       The axes: a ``LineCollection``, one line from every node but the last to the step that takes
-      it, in order of the nodes' numbers (operands first, then steps), with log2 of the elements as its array; a ``PathCollection`` of
-      steps with log10 of the multiply-adds; and one of operands.
+      it, in order of the nodes' numbers (operands first, then steps), with log2 of the elements as
+      its array; a ``PathCollection`` of steps with log10 of the multiply-adds; and one of operands.
 
     Raises:
       InvalidRequest: BAD_PATH, UNKNOWN_INDEX, MISSING_FIELD.
@@ -111,7 +111,7 @@ def _to_ssa(steps: Sequence[Sequence[int]], n_operands: int) -> list[tuple[int, 
 
 
 def _positions(children: Sequence[Sequence[int]]) -> np.ndarray:
-    """x and y of every node: operands side by side without crossings, steps above their operands."""
+    """x and y of every node: operands in a row without crossings, steps above their operands."""
     places = np.zeros((len(children), 2))
     waiting, at = [len(children) - 1], 0
     while waiting:  # depth first, no recursion: paths may be thousands of steps deep

@@ -100,18 +100,22 @@ class ExecutionConfig:
 
     @property
     def memory_budget_bytes(self) -> int | None:
+        """The budget in bytes."""
         return _budget(self.memory_budget, "memory_budget")
 
     @property
     def temporary_budget_bytes(self) -> int | None:
+        """The budget of temporary files in bytes."""
         return _budget(self.temporary_budget, "temporary_budget")
 
     @property
     def resolved_backend(self) -> str:
+        """The backend, with "auto" replaced."""
         return "numpy" if self.backend == "auto" else self.backend
 
     @property
     def resolved_device(self) -> str:
+        """The device, with what the backend settles replaced."""
         if self.resolved_backend == "numpy":
             return "cpu"
         on_cpu = self.backend == "mlx" and self.device == "auto" and self.dtype == "float64"
@@ -119,6 +123,7 @@ class ExecutionConfig:
 
     @property
     def resolved_dtype(self) -> str:
+        """The element type of distances."""
         return self.dtype or "float64"
 
     def measure_options(self, provider: str) -> dict[str, Any]:

@@ -102,6 +102,10 @@ class ZADU:
     def measure(self, emb: Any, label: Any = None) -> Any:
         """The scores of one projection.
 
+        Args:
+          emb: the projection, n rows.
+          label: the class of each row, for the measures that need it.
+
         Returns:
           One dict per measure, in order of the specs; with ``return_local`` a pair of that and of
           one dict of arrays, or None, per measure.
@@ -121,6 +125,10 @@ class ZADU:
 
     def measure_many(self, embeddings: Any, labels: Any = None) -> list[Any]:
         """The results of `measure` for every projection, in order.
+
+        Args:
+          embeddings: an iterable of projections.
+          labels: the class of each row.
 
         Raises:
           ValueError, TypeError: a projection is wrong; all are looked at before any is measured.
@@ -148,6 +156,10 @@ class ZADU:
         At most ``embedding_workers`` projections are read before their results are taken: 2 or more
         let the server work while the next projection is made. ``close()`` ends early: the server
         finishes what it has begun. `last_run_info` is there after the end or ``close()``.
+
+        Args:
+          embeddings: an iterable of projections.
+          labels: the class of each row.
 
         Raises:
           ValueError, TypeError: a projection is wrong, when it is read.
