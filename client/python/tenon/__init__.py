@@ -10,16 +10,26 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenon import measures, metrics
+from tenon._measurement import MeasureStream
 from tenon.client import Client, default_client, parse_bytes, set_default_client
-from tenon.errors import (Cancelled, DeadlineExceeded, InvalidRequest, NotFound, NotPermitted,
-                          Refused, TenonError, Unavailable, Unsupported)
+from tenon.datasets import Dataset
+from tenon.errors import (Cancelled, DeadlineExceeded, ExceedsBudget, InvalidRequest, NotFound,
+                          NotPermitted, Refused, TenonError, Unavailable, Unsupported)
+from tenon.measure_ids import MEASURE
 from tenon.plans import Plan
 from tenon.reports import ContractionReport
+from tenon.scores import MeasurementReport, Scores
+from tenon.zadu import (ZADU, EmbeddingExecutionError, EmbeddingResult, ExecutionConfig, MeasureId,
+                        Spec, make_spec)
 
-__all__ = ["Cancelled", "Client", "ContractionReport", "DeadlineExceeded", "InvalidRequest",
-           "NotFound", "NotPermitted", "Plan", "Refused", "TenonError", "Unavailable",
-           "Unsupported", "connect", "contract", "default_client", "einsum", "parse_bytes", "plan",
-           "set_default_client"]
+__all__ = ["Cancelled", "Client", "ContractionReport", "Dataset", "DeadlineExceeded",
+           "EmbeddingExecutionError", "EmbeddingResult", "ExceedsBudget", "ExecutionConfig",
+           "InvalidRequest", "MEASURE", "MeasureId", "MeasurementReport", "NotFound",
+           "NotPermitted", "Plan", "Refused", "Scores", "Spec", "TenonError", "Unavailable",
+           "Unsupported", "ZADU", "connect", "contract", "default_client", "einsum", "make_spec",
+           "measure", "measures", "metrics",
+           "parse_bytes", "plan", "set_default_client"]
 
 
 def connect(address: str | None = None, **options: Any) -> Client:
@@ -40,3 +50,8 @@ def contract(*arguments: Any, **options: Any) -> Any:
 def plan(*arguments: Any, **options: Any) -> Plan:
     """`Client.plan` of the default client."""
     return default_client().plan(*arguments, **options)
+
+
+def measure(*arguments: Any, **options: Any) -> MeasureStream:
+    """`Client.measure` of the default client."""
+    return default_client().measure(*arguments, **options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import grpc
@@ -88,6 +88,16 @@ class Connection:
     def stream(self, method: Callable[..., Any], request: Any, timeout: float | None = None) -> Any:
         """The running call; errors come from its iteration: see `frames`."""
         return method(request, timeout=timeout, metadata=self._metadata)
+
+    def upload(self, method: Any, requests: Iterator[Any], timeout: float | None = None) -> Any:
+        """The one answer to a stream of requests. Leaving it by an exception cancels the call."""
+        call = method.future(requests, timeout=timeout, metadata=self._metadata)
+        try:
+            return call.result()
+        except grpc.RpcError as error:
+            raise errors.from_rpc(error) from None
+        finally:
+            call.cancel()
 
     def close(self) -> None:
         self.channel.close()
