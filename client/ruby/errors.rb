@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require 'google/protobuf/well_known_types' # Any's is and unpack
 require 'google/rpc/error_details_pb'
 
 # Says what a failed call (GRPC::BadStatus) carries: code, stable reason, fields, text and figures.
