@@ -7,8 +7,9 @@ import (
 	pb "tenon/v1"
 )
 
-// contract contracts along an einsum text. Small operands travel in the header, large ones in chunks
-// that are sent once the server has accepted the header, so that a refused call uploads nothing.
+// contract contracts along an einsum text. Small operands travel in the header, large ones in
+// chunks that are sent once the server has accepted the header, so that a refused call uploads
+// nothing.
 func contract(ctx context.Context, service pb.ContractionServiceClient, subscripts string,
 	operands ...tensor) (tensor, error) {
 	ctx, cancel := context.WithCancel(ctx) // whichever way this returns, the server stops too
