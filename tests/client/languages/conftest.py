@@ -27,8 +27,8 @@ def blocks(page, language):
 
 def run_shell(script, folder, **environment):
     """Runs a block of a page, which stops at the first command that fails."""
-    environment = {**os.environ, "GOCACHE": os.environ.get("GOCACHE", str(BUILD / "go-cache")),
-                   **environment}
+    cache = os.environ.get("GOCACHE", str(BUILD.resolve() / "go-cache"))
+    environment = {**os.environ, "GOCACHE": cache, **environment}
     return subprocess.run(["bash", "-ec", script], cwd=folder, env=environment,
                           capture_output=True, text=True, timeout=RUN_SECONDS)
 
