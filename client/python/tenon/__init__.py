@@ -8,18 +8,23 @@ The functions use the server at TENON_SERVER, or start a private one; `Client` t
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Iterator
 from typing import Any
 
 from tenon.client import Client, default_client, parse_bytes, set_default_client
 from tenon.errors import (Cancelled, DeadlineExceeded, InvalidRequest, NotFound, NotPermitted,
                           Refused, TenonError, Unavailable, Unsupported)
+from tenon.expressions import ContractExpression
 from tenon.plans import Plan
 from tenon.reports import ContractionReport
 
-__all__ = ["Cancelled", "Client", "ContractionReport", "DeadlineExceeded", "InvalidRequest",
+__all__ = ["Cancelled", "Client", "ContractExpression", "ContractionReport", "DeadlineExceeded", "InvalidRequest",
            "NotFound", "NotPermitted", "Plan", "Refused", "TenonError", "Unavailable",
            "Unsupported", "connect", "contract", "default_client", "einsum", "parse_bytes", "plan",
-           "set_default_client"]
+           "set_default_client",
+           # of opt_einsum, cotengra and quimb
+           "Optimizer", "aio", "contract_expression", "contract_many", "contract_tree", "tree"]
 
 
 def connect(address: str | None = None, **options: Any) -> Client:
@@ -40,3 +45,34 @@ def contract(*arguments: Any, **options: Any) -> Any:
 def plan(*arguments: Any, **options: Any) -> Plan:
     """`Client.plan` of the default client."""
     return default_client().plan(*arguments, **options)
+
+
+def contract_expression(*arguments: Any, **options: Any) -> ContractExpression:
+    """`Client.contract_expression` of the default client."""
+    return default_client().contract_expression(*arguments, **options)
+
+
+def contract_many(*arguments: Any, **options: Any) -> Iterator[Any]:
+    """`Client.contract_many` of the default client."""
+    return default_client().contract_many(*arguments, **options)
+
+
+def contract_tree(tree: Any, arrays: Any, **options: Any) -> Any:
+    """`Client.contract_tree` of the default client."""
+    return default_client().contract_tree(tree, arrays, **options)
+
+
+def tree(*arguments: Any, **options: Any) -> Any:
+    """`Client.tree` of the default client."""
+    return default_client().tree(*arguments, **options)
+
+
+def __getattr__(name: str) -> Any:
+    """What is loaded when it is first used: opt_einsum's base class, and asyncio's client."""
+    if name == "Optimizer":
+        from tenon.optimizer import Optimizer
+
+        return Optimizer
+    if name == "aio":
+        return importlib.import_module("tenon.aio")
+    raise AttributeError(f"module 'tenon' has no attribute '{name}'")

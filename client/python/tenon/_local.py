@@ -35,12 +35,14 @@ class LocalServer:
     """
 
     def __init__(self, binary: str | os.PathLike[str] | None = None,
-                 flags: Sequence[str] = ()) -> None:
+                 flags: Sequence[str] = (), *, shares_memory: bool = False) -> None:
         program = find_tenond(binary)
         self._folder = tempfile.TemporaryDirectory(prefix="tenon-")
         folder = pathlib.Path(self._folder.name)
         self._log = folder / "log"
         self.address = f"unix:{folder / 'socket'}"
+        if shares_memory:
+            flags = [f"--shared_memory_socket={folder / 'memory'}", *flags]
         with open(self._log, "wb") as log:
             # A group of its own: Ctrl-C in a terminal cancels calls, it does not stop the server.
             self._process = subprocess.Popen(
