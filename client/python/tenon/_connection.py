@@ -61,10 +61,15 @@ class Connection:
             return method(request, timeout=timeout, metadata=self._metadata)
         except grpc.RpcError as error:
             raise errors.from_rpc(error) from None
+        except ValueError:  # gRPC's word for a closed channel
+            raise errors.Unavailable("the client is closed") from None
 
     def stream(self, method: Callable[..., Any], request: Any, timeout: float | None = None) -> Any:
         """The running call; errors come from its iteration: see `frames`."""
-        return method(request, timeout=timeout, metadata=self._metadata)
+        try:
+            return method(request, timeout=timeout, metadata=self._metadata)
+        except ValueError:  # gRPC's word for a closed channel
+            raise errors.Unavailable("the client is closed") from None
 
     def close(self) -> None:
         self.channel.close()

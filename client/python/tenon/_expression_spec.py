@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tenon import _contraction, _networks, _options, _questions, _tasks
-from tenon._contraction import Question, Result
+from tenon import _backends, _contraction, _networks, _options, _questions
+from tenon._contraction import Question
 from tenon._networks import Network
-from tenon.errors import InvalidRequest, TenonError, Unavailable
+from tenon.errors import InvalidRequest, TenonError, Unavailable, Unsupported
 from tenon.plans import Plan
 from tenon.v1 import contraction_pb2
 
@@ -65,6 +65,7 @@ class Spec:
         if any(value is not None for value in given.values()):
             optimize = given.pop("optimize", None)
             self._path = {**given, **_questions.resolve(optimize, self.network)}
+            self.plan = self._path.get("plan")
         search = _options.take_search(options)
         if any(name in self._path for name in ("plan", "path")):
             return
@@ -121,15 +122,16 @@ class Spec:
         """An item of many sets: arrays in their order, or the array itself where it is one."""
         return [item] if len(self.varying) == 1 and hasattr(item, "shape") else item
 
-    def local(self, backend: str, arrays: Sequence[Any]) -> _tasks.LocalTask:
+    def local(self, backend: str, arrays: Sequence[Any], out: np.ndarray | None) -> Any:
         """One call by a library of the client."""
+        if self.plan is None:
+            raise Unsupported("a path without a plan runs on the server only", field="backend")
         if len(arrays) != len(self.varying):
             raise InvalidRequest(f"{len(self.varying)} arrays are expected, {len(arrays)} are given",
                                  reason="BAD_EXPRESSION", field="operands")
         given = dict(zip(self.varying, arrays))
         operands = [given[n] if n in given else self.constants[n] for n in range(len(self.shapes))]
-        options = dict(self._path) if self.plan is None else {"plan": self.plan}
-        return _tasks.local(backend, self.network, operands, options, self.timeout or 3600.0)
+        return put_into(_backends.Execution(backend, self.network, operands).run(self.plan)[0], out)
 
     def __repr__(self) -> str:
         terms = []
@@ -142,9 +144,48 @@ class Spec:
         return f"<ContractExpression('{','.join(terms)}->{right}'{constants})>"
 
 
-def value(question: Question, result: Result, out: np.ndarray | None = None) -> Any:
+class Kept:
+    """Calls of an expression that stand open and idle, at most `limit`. Not synchronised.
+
+    Attributes:
+      closed: nothing is kept any more.
+    """
+
+    def __init__(self, limit: int) -> None:
+        if limit < 1:
+            raise InvalidRequest(f"{limit} streams", reason="BAD_PARAMETER", field="streams")
+        self._limit, self.closed = limit, False
+        self._idle: list[tuple[tuple[np.dtype, ...], Question, Any]] = []
+
+    def check_open(self) -> None:
+        if self.closed:
+            raise Unavailable("the expression is closed")
+
+    def take(self, dtypes: tuple[np.dtype, ...]) -> tuple[tuple[Question, Any] | None, list[Any]]:
+        """An idle call for these types; where there is none, calls for others that make room."""
+        self.check_open()
+        for place, (kept, question, stream) in enumerate(self._idle):
+            if kept == dtypes:
+                del self._idle[place]
+                return (question, stream), []
+        surplus = [self._idle.pop(0)[2]] if len(self._idle) >= self._limit else []
+        return None, surplus
+
+    def put(self, dtypes: tuple[np.dtype, ...], question: Question, stream: Any) -> bool:
+        """False: the call is to be ended."""
+        if not self.closed:
+            self._idle.append((dtypes, question, stream))
+        return not self.closed
+
+    def close(self) -> list[Any]:
+        """The calls to end."""
+        self.closed = True
+        idle, self._idle = self._idle, []
+        return [stream for _, _, stream in idle]
+
+
+def put_into(found: Any, out: np.ndarray | None) -> Any:
     """What the caller of an expression gets."""
-    found = question.finish(result)
     if out is None:
         return found
     out[...] = found

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tenon.errors import Unavailable
 
@@ -82,13 +82,22 @@ class LocalServer:
         self._folder.cleanup()
 
 
-def wait_until(ready, check, seconds: float = _START_SECONDS) -> None:
+def wait_until(ready: Callable[[], bool], check: Callable[[], None],
+               seconds: float = _START_SECONDS) -> None:
     """Asks `ready` until it is true; `check` raises when that can't happen any more."""
+    for pause in pauses(check, seconds):
+        if ready():
+            return
+        time.sleep(pause)
+
+
+def pauses(check: Callable[[], None], seconds: float = _START_SECONDS) -> Iterator[float]:
+    """How long to wait before each further question; Unavailable when the time is over."""
     deadline = time.monotonic() + seconds
     pause = 0.005
-    while not ready():
+    while True:
+        yield pause
         check()
         if time.monotonic() > deadline:
             raise Unavailable(f"the server is not ready after {seconds:g} seconds")
-        time.sleep(pause)
         pause = min(2 * pause, 0.2)

@@ -82,13 +82,13 @@ def _task(network: Network, arrays: Sequence[Any], options: dict[str, Any], time
           finish: Callable[[Any], Any] | None = None) -> Task:
     backend = options.pop("backend", None)
     if not _backends.is_native(backend):
-        return local(backend, network, arrays, options, timeout, finish)
+        return _local(backend, network, arrays, options, timeout, finish)
     return _questions.contraction(network, arrays, options, timeout=timeout,
                                   return_info=options.pop("return_info", False), finish=finish)
 
 
-def local(backend: str, network: Network, arrays: Sequence[Any], options: dict[str, Any],
-          timeout: float, finish: Callable[[Any], Any] | None = None) -> LocalTask:
+def _local(backend: str, network: Network, arrays: Sequence[Any], options: dict[str, Any],
+           timeout: float, finish: Callable[[Any], Any] | None = None) -> LocalTask:
     """Everything that can be refused is, before the server is asked."""
     _options.refuse_unknown({name: value for name, value in options.items()
                              if name not in _LOCAL_NAMES})

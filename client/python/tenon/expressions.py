@@ -15,7 +15,7 @@ from tenon._connection import Connection
 from tenon._contraction import Question, Result
 from tenon._expression_spec import Spec
 from tenon._streams import Stream
-from tenon.errors import Cancelled, DeadlineExceeded, TenonError, Unavailable
+from tenon.errors import Cancelled, DeadlineExceeded, TenonError
 from tenon.plans import Plan
 
 __all__ = ["ContractExpression"]
@@ -36,11 +36,9 @@ class ContractExpression:
 
     def __init__(self, connection: Connection, spec: Spec, streams: int) -> None:
         self._connection, self._spec = connection, spec
-        self._slots = threading.BoundedSemaphore(max(1, streams))
+        self._kept = _expression_spec.Kept(streams)
+        self._slots = threading.BoundedSemaphore(streams)
         self._lock = threading.Lock()
-        self._idle: list[tuple[tuple[np.dtype, ...], Question, Stream]] = []
-        self._limit = max(1, streams)
-        self._closed = False
 
     @property
     def plan(self) -> Plan | None:
@@ -59,11 +57,11 @@ class ContractExpression:
           InvalidRequest: another number of arrays, or other shapes.
         """
         if not _backends.is_native(backend):
-            return self._local(str(backend), arrays, out)
+            return self._spec.local(str(backend), arrays, out)
         prepared = self._spec.prepare(arrays)
         with self._slots:
             question, result = self._serve(prepared)
-        return _expression_spec.value(question, result, out)
+        return _expression_spec.put_into(question.finish(result), out)
 
     def map(self, sets: Iterable[Any], *, expected: int | None = None,
             in_flight: int | None = None) -> Iterator[Any]:
@@ -78,15 +76,14 @@ class ContractExpression:
         Returns:
           An iterator. Closing it cancels the call on the server.
         """
-        self._check_open()
+        self._kept.check_open()
         return _many(self._connection, self._spec, sets, expected, in_flight)
 
     def close(self) -> None:
         """Ends the calls that are kept open; those that run are not disturbed."""
         with self._lock:
-            self._closed = True
-            idle, self._idle = self._idle, []
-        for _, _, stream in idle:
+            idle = self._kept.close()
+        for stream in idle:
             stream.close()
 
     def __enter__(self) -> ContractExpression:
@@ -98,30 +95,18 @@ class ContractExpression:
     def __repr__(self) -> str:
         return repr(self._spec)
 
-    def _local(self, backend: str, arrays: Sequence[Any], out: np.ndarray | None) -> Any:
-        task = self._spec.local(backend, arrays)
-        if self._spec.plan is None:
-            raise TenonError("a path without a plan runs on the server only")
-        found = task.run(self._spec.plan)
-        if out is None:
-            return found
-        out[...] = found
-        return out
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise Unavailable("the expression is closed")
-
     def _serve(self, arrays: list[np.ndarray]) -> tuple[Question, Result]:
         dtypes = tuple(array.dtype for array in arrays)
-        kept = self._take(dtypes)
+        with self._lock:
+            kept, surplus = self._kept.take(dtypes)
+        for stream in surplus:
+            stream.close()
         if kept is not None:
             try:
                 return self._ask(dtypes, *kept, arrays)
             except TenonError as error:
                 if not _expression_spec.is_stale(error):
                     raise
-        self._check_open()
         question = self._spec.question(dtypes)
         return self._ask(dtypes, question, Stream(self._connection, question), arrays)
 
@@ -136,27 +121,10 @@ class ContractExpression:
             stream.close()
             raise
         with self._lock:
-            kept = not self._closed
-            if kept:
-                self._idle.append((dtypes, question, stream))
+            kept = self._kept.put(dtypes, question, stream)
         if not kept:
             stream.close()
         return question, result
-
-    def _take(self, dtypes: tuple[np.dtype, ...]) -> tuple[Question, Stream] | None:
-        """An idle call for these types; where there is none, one for other types makes room."""
-        surplus = None
-        with self._lock:
-            self._check_open()
-            for place, (kept, question, stream) in enumerate(self._idle):
-                if kept == dtypes:
-                    del self._idle[place]
-                    return question, stream
-            if len(self._idle) >= self._limit:
-                surplus = self._idle.pop(0)[2]
-        if surplus is not None:
-            surplus.close()
-        return None
 
 
 @contextlib.contextmanager
@@ -201,7 +169,7 @@ def _many(connection: Connection, spec: Spec, sets: Iterable[Any], expected: int
                 break
             result = stream.result()
             waiting -= 1
-            yield _expression_spec.value(question, result)
+            yield question.finish(result)
         stream.report()
 
 

@@ -101,7 +101,7 @@ def test_the_program_is_pinned(client, opened):
     with client.contract_expression("ab,bc->ac", (3, 4), (4, 5)) as expr:
         first = expr(a, b)
         opened[0].close()
-        expr._idle.clear()
+        expr._kept._idle.clear()
         assert np.array_equal(expr(a, b), first)
         assert len(opened) == 2
         pinned = expr._spec.question([a.dtype, b.dtype]).header.execution.required_fingerprint
