@@ -29,13 +29,15 @@ class Stream:
         self._granted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._sets: asyncio.Queue[Sequence[np.ndarray] | None] = asyncio.Queue()
         self.served = 0
-        self._call = connection.stream(connection.contract, self._requests(), timeout)
+        if question.has_uploads:
+            self._call = connection.stream(connection.contract, self._requests(), timeout)
+        else:
+            self._call = connection.stream(connection.contract_header_only, question.opening(),
+                                           timeout)
         self._frames = self._call.__aiter__()
 
     async def _requests(self) -> AsyncIterator[Request]:
         yield self._question.opening()
-        if not self._question.has_uploads:
-            return
         size = await self._granted
         for frame in self._question.constants(size):
             yield frame

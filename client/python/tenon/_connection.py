@@ -25,6 +25,7 @@ class Connection:
         self._metadata = endpoint.metadata
         self.channel = endpoint.channel(grpc)
         self.contract = _frames.method(self.channel)
+        self.contract_header_only = _frames.header_only(self.channel)
         self.contraction = contraction_pb2_grpc.ContractionServiceStub(self.channel)
         self.measurement = measurement_pb2_grpc.MeasurementServiceStub(self.channel)
         self.datasets = dataset_pb2_grpc.DatasetServiceStub(self.channel)

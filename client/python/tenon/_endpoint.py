@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import grpc
+import grpc.experimental
 
 from tenon import _local, errors
 
@@ -15,6 +16,9 @@ _OPTIONS = [("grpc.max_receive_message_length", 8 << 20),
             ("grpc.primary_user_agent", "tenon-python"),
             # A server that comes back is found soon.
             ("grpc.max_reconnect_backoff_ms", 5000)]
+# Calls of one request are read by the thread that waits for them, not by a thread of gRPC's: half of
+# the time of a small call. asyncio's channels have no threads.
+_SYNCHRONOUS_OPTIONS = [(grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1)]
 
 
 class Endpoint:
@@ -43,9 +47,10 @@ class Endpoint:
 
     def channel(self, library: Any) -> Any:
         """A channel of `grpc` or of `grpc.aio`."""
+        options = self.options + (_SYNCHRONOUS_OPTIONS if library is grpc else [])
         if self.credentials is not None:
-            return library.secure_channel(self.address, self.credentials, self.options)
-        return library.insecure_channel(self.address, self.options)
+            return library.secure_channel(self.address, self.credentials, options)
+        return library.insecure_channel(self.address, options)
 
     def close(self) -> None:
         if self.local is not None:

@@ -52,6 +52,14 @@ def method(channel: Any) -> Callable[..., Any]:
                                  response_deserializer=deserialize)
 
 
+def header_only(channel: Any) -> Callable[..., Any]:
+    """Contract where nothing follows the header. The same bytes on the wire; but gRPC needs no
+    thread that asks for further frames, which is most of a small call's time.
+    """
+    return channel.unary_stream(METHOD, request_serializer=serialize,
+                                response_deserializer=deserialize)
+
+
 def chunks(array: np.ndarray, chunk_bytes: int, *, set_index: int = 0,
            operand: int = 0) -> Iterator[bytes]:
     """The bytes of an array as encoded requests, in order; nothing for an empty one."""

@@ -44,8 +44,6 @@ class _Upload:
 
     def __iter__(self) -> Iterator[Request]:
         yield self._question.opening()
-        if not self._question.has_uploads:
-            return
         self._granted.wait()
         size = self._granted_bytes
         if size is None:
@@ -71,7 +69,11 @@ class Stream:
         self._answer = Answer(question)
         self._upload = _Upload(question)
         self.served = 0
-        self._call = connection.stream(connection.contract, iter(self._upload), timeout)
+        if question.has_uploads:
+            self._call = connection.stream(connection.contract, iter(self._upload), timeout)
+        else:
+            self._call = connection.stream(connection.contract_header_only, question.opening(),
+                                           timeout)
 
     @property
     def accepted(self) -> contraction_pb2.ContractAccepted:
