@@ -11,6 +11,7 @@ import grpc.aio
 
 from tenon import _frames, _local, errors
 from tenon._endpoint import Endpoint
+from tenon._sharing import Sharing
 from tenon.v1 import (contraction_pb2_grpc, dataset_pb2_grpc, measurement_pb2_grpc, provider_pb2,
                       provider_pb2_grpc)
 
@@ -28,6 +29,7 @@ class Connection:
         self.measurement = measurement_pb2_grpc.MeasurementServiceStub(self.channel)
         self.datasets = dataset_pb2_grpc.DatasetServiceStub(self.channel)
         self.provider = provider_pb2_grpc.ProviderServiceStub(self.channel)
+        self.sharing = Sharing(endpoint.shared_bytes) if endpoint.shared_bytes else None
         self._info: provider_pb2.GetServerInfoResponse | None = None
 
     @classmethod
@@ -75,6 +77,8 @@ class Connection:
 
     async def close(self) -> None:
         await self.channel.close()
+        if self.sharing is not None:
+            self.sharing.close()
         await asyncio.to_thread(self._endpoint.close)
 
 

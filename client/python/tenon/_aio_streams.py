@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import numpy as np
 
-from tenon import errors
+from tenon import _questions, _sharing, errors
 from tenon._aio_connection import Connection
 from tenon._contraction import Answer, Question, Request, Result
 from tenon.errors import TenonError
@@ -84,6 +84,7 @@ class Stream:
 
     def close(self) -> None:
         self._call.cancel()
+        self._question.ended()
 
     async def _step(self) -> Result | bool:
         """Takes one frame; False when there are no more."""
@@ -105,8 +106,26 @@ class Stream:
         self.close()
 
 
+async def share(connection: Connection, question: Question) -> Question:
+    """The same question with its large tensors in shared memory, where there is some."""
+    if connection.sharing is None:
+        return question
+    return await asyncio.to_thread(connection.sharing.place, question, await connection.info(),
+                                   _questions.result_bytes(question))
+
+
 async def run(connection: Connection, question: Question) -> Any:
     """A call of one set: what its caller gets. Leaving it, by cancelling the task too, cancels it."""
+    shared = await share(connection, question)
+    try:
+        return await _run(connection, shared)
+    except TenonError as error:
+        if shared is question or not _sharing.refuses_pool(error):
+            raise
+    return await _run(connection, question)
+
+
+async def _run(connection: Connection, question: Question) -> Any:
     async with Stream(connection, question, question.timeout) as stream:
         result = await stream.result()
         return question.value(result, await stream.report())

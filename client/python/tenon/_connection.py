@@ -10,6 +10,7 @@ import grpc
 
 from tenon import _frames, _local, errors
 from tenon._endpoint import Endpoint
+from tenon._sharing import Sharing
 from tenon.v1 import (admin_pb2_grpc, contraction_pb2_grpc, dataset_pb2_grpc, job_pb2_grpc,
                       measurement_pb2_grpc, provider_pb2, provider_pb2_grpc)
 
@@ -32,6 +33,7 @@ class Connection:
         self.jobs = job_pb2_grpc.JobServiceStub(self.channel)
         self.provider = provider_pb2_grpc.ProviderServiceStub(self.channel)
         self.admin = admin_pb2_grpc.AdminServiceStub(self.channel)
+        self.sharing = Sharing(endpoint.shared_bytes) if endpoint.shared_bytes else None
         self._info: provider_pb2.GetServerInfoResponse | None = None
         self._lock = threading.Lock()
         if self.local is not None:
@@ -74,6 +76,8 @@ class Connection:
 
     def close(self) -> None:
         self.channel.close()
+        if self.sharing is not None:
+            self.sharing.close()
         self._endpoint.close()
 
 

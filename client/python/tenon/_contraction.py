@@ -117,14 +117,21 @@ class Question:
         """One set of the varying operands, in their order."""
         small = contraction_pb2.OperandSet(set=index)
         large, inline = [], 0
+        if self.shared is not None:
+            region = self.shared.place_result(index)
+            if region is not None:
+                small.result.CopyFrom(region)
         for operand, array in zip(self.varying, arrays, strict=True):
-            if _fits_inline(array, inline):
+            region = self.shared.place(index, array) if self.shared is not None else None
+            if region is not None:
+                small.operands.add(operand=operand, shared=region)
+            elif _fits_inline(array, inline):
                 if array.size:
                     small.operands.add(operand=operand, data=array.tobytes())
                     inline += array.nbytes
             else:
                 large.append((operand, array))
-        if small.operands or not large:
+        if small.operands or small.HasField("result") or not large:
             yield contraction_pb2.ContractRequest(operand_set=small)
         for operand, array in large:
             yield from _frames.chunks(array, min(_arrays.CHUNK_BYTES, granted_bytes),
@@ -136,14 +143,21 @@ class Question:
             return value
         assert report is not None
         return value, ContractionReport(report, dtype=result.array.dtype.name, names=self.names,
-                                        asked=self.asked)
+                                        asked=self.asked, shared_memory=self.shared is not None
+                                        and self.shared.used)
+
+
+    def ended(self) -> None:
+        """The call is over, however it ended."""
+        if self.shared is not None:
+            self.shared.end()
 
 
 class Answer:
     """What the server has said. `take` returns each result when it is complete."""
 
     def __init__(self, question: Question) -> None:
-        self._on_progress = question.on_progress
+        self._on_progress, self._shared = question.on_progress, question.shared
         self.accepted: contraction_pb2.ContractAccepted | None = None
         self.report: contraction_pb2.ContractionReport | None = None
         self._result: Result | None = None
@@ -171,8 +185,10 @@ class Answer:
         return None
 
     def _begin(self, message: contraction_pb2.ContractResult) -> Result | None:
-        self._receiver = _arrays.Receiver(message.spec)
         scale = message.log10_scale if message.HasField("log10_scale") else None
+        if message.HasField("shared"):
+            return Result(message.set, self._shared.take_result(message), scale, message.report)
+        self._receiver = _arrays.Receiver(message.spec)
         self._result = Result(message.set, self._receiver.array, scale)
         if message.HasField("inline_data"):
             self._receiver.add(tensor_pb2.TensorChunk(data=message.inline_data))
@@ -184,4 +200,6 @@ class Answer:
         if result is None or receiver is None or not receiver.complete:
             raise TenonError("the answer ended before the result was complete")
         result.report = report
+        if self._shared is not None:
+            self._shared.release(result.set)
         return result

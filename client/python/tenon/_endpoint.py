@@ -11,6 +11,7 @@ import grpc
 import grpc.experimental
 
 from tenon import _local, errors
+from tenon._sizes import parse_bytes
 
 _OPTIONS = [("grpc.max_receive_message_length", 8 << 20),
             ("grpc.primary_user_agent", "tenon-python"),
@@ -19,6 +20,7 @@ _OPTIONS = [("grpc.max_receive_message_length", 8 << 20),
 # Calls of one request are read by the thread that waits for them, not by a thread of gRPC's: half of
 # the time of a small call. asyncio's channels have no threads.
 _SYNCHRONOUS_OPTIONS = [(grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1)]
+_POOL_BYTES = 1 << 30
 
 
 class Endpoint:
@@ -29,9 +31,12 @@ class Endpoint:
                  tls_ca: str | os.PathLike[str] | None = None,
                  tls_cert: str | os.PathLike[str] | None = None,
                  tls_key: str | os.PathLike[str] | None = None,
-                 tls_server_name: str | None = None, shares_memory: bool = False) -> None:
+                 tls_server_name: str | None = None,
+                 shared_memory: int | str | bool | None = None) -> None:
         address = address or os.environ.get("TENON_SERVER") or None
-        self.local = (_local.LocalServer(tenond, flags, shares_memory=shares_memory)
+        # The pool is the connection's.
+        self.shared_bytes = _pool_bytes(shared_memory)
+        self.local = (_local.LocalServer(tenond, flags, shares_memory=self.shared_bytes > 0)
                       if address is None else None)
         self.address = self.local.address if self.local is not None else address
         encrypted = tls or any(name is not None for name in (tls_ca, tls_cert, tls_server_name))
@@ -55,6 +60,12 @@ class Endpoint:
     def close(self) -> None:
         if self.local is not None:
             self.local.close()
+
+
+def _pool_bytes(size: int | str | bool | None) -> int:
+    if size is None or size is False:
+        return 0
+    return _POOL_BYTES if size is True else parse_bytes(size, "shared_memory")
 
 
 def _read(path: str | os.PathLike[str] | None) -> bytes | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -142,6 +143,26 @@ def _finish(normalize: bool, finish: Callable[[Any], Any] | None) -> Callable[[R
         found: Any = (result.array, result.log10_scale) if normalize else result.array
         return found if finish is None else finish(found)
     return value
+
+
+def result_bytes(question: Question) -> int:
+    """Bytes of one result; 0 where only the server can tell."""
+    header = question.header
+    try:
+        if header.WhichOneof("expression") == "einsum":
+            network = Network(*_networks.parse(header.einsum.subscripts))
+        else:
+            wire = header.network
+            network = Network([tuple(operand.indices) for operand in wire.operands],
+                              tuple(wire.output), dict(wire.index_sizes))
+        specs = [operand.spec for operand in _operands(header)]
+        shape = network.result_shape(network.sizes([spec.shape for spec in specs]))
+        number = header.result.dtype or header.execution.accumulate_dtype
+        dtype = (_arrays.numpy_type(number) if number else
+                 np.result_type(*(_arrays.numpy_type(spec.dtype) for spec in specs)))
+    except (InvalidRequest, KeyError, ValueError):
+        return 0
+    return math.prod(shape) * dtype.itemsize
 
 
 def network_of(inputs: Sequence[Sequence[Hashable]], output: Sequence[Hashable] | None,

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import numpy as np
 
-from tenon import errors
+from tenon import _questions, _sharing, errors
 from tenon._connection import Connection
 from tenon._contraction import Answer, Question, Request, Result
 from tenon.errors import TenonError
@@ -66,7 +66,7 @@ class Stream:
 
     def __init__(self, connection: Connection, question: Question,
                  timeout: float | None = None) -> None:
-        self._answer = Answer(question)
+        self._question, self._answer = question, Answer(question)
         self._upload = _Upload(question)
         self.served = 0
         if question.has_uploads:
@@ -115,6 +115,7 @@ class Stream:
     def close(self) -> None:
         self._call.cancel()
         self._upload.end()
+        self._question.ended()
 
     def _step(self) -> Result | bool:
         """Takes one frame; False when there are no more."""
@@ -140,8 +141,25 @@ class Stream:
             self.close()
 
 
+def share(connection: Connection, question: Question) -> Question:
+    """The same question with its large tensors in shared memory, where there is some."""
+    if connection.sharing is None:
+        return question
+    return connection.sharing.place(question, connection.info(), _questions.result_bytes(question))
+
+
 def run(connection: Connection, question: Question) -> Any:
     """A call of one set: what its caller gets. Leaving it by an exception cancels it."""
+    shared = share(connection, question)
+    try:
+        return _run(connection, shared)
+    except TenonError as error:
+        if shared is question or not _sharing.refuses_pool(error):
+            raise
+    return _run(connection, question)
+
+
+def _run(connection: Connection, question: Question) -> Any:
     with Stream(connection, question, question.timeout) as stream:
         result = stream.result()
         return question.value(result, stream.report())

@@ -186,7 +186,8 @@ class ContractExpression:
         if item is _END:
             return
         dtypes = [array.dtype for array in self._spec.prepare(self._spec.one_set(item))]
-        question = self._spec.question(dtypes, expected=expected)
+        question = await _aio_streams.share(self._connection,
+                                            self._spec.question(dtypes, expected=expected))
         async with Stream(self._connection, question, self._spec.timeout) as stream:
             window = in_flight or max(2, 2 * (await stream.accepted()).sets_together)
             waiting = 0
@@ -229,7 +230,7 @@ class ContractExpression:
             except TenonError as error:
                 if not _expression_spec.is_stale(error):
                     raise
-        question = self._spec.question(dtypes)
+        question = await _aio_streams.share(self._connection, self._spec.question(dtypes))
         return await self._ask(dtypes, question, Stream(self._connection, question), arrays)
 
     async def _ask(self, dtypes: tuple[np.dtype, ...], question: Question, stream: Stream,

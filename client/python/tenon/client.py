@@ -15,6 +15,7 @@ from tenon._networks import Network
 from tenon._sizes import parse_bytes
 from tenon.expressions import ContractExpression, Spec
 from tenon.plans import Plan
+from tenon.shared_memory import SharedMemory
 from tenon.v1 import contraction_pb2, provider_pb2
 
 __all__ = ["Client", "default_client", "parse_bytes", "set_default_client"]
@@ -33,6 +34,10 @@ class Client:
       token: goes with every call; to other machines only with tls.
       tls, tls_ca, tls_cert, tls_key, tls_server_name: encryption, as in the C++ client.
       timeout: seconds that calls may take which name none.
+      shared_memory: size of a pool, as "1GiB" (True: that), that is shared with a server on the same
+        host. Operands and results of contractions of 64 KiB and more lie there instead of being
+        sent; results until they are collected. Where that can't be, they are sent, and
+        `shared_memory_reason` says why.
     """
 
     def __init__(self, address: str | None = None, *, tenond: str | os.PathLike[str] | None = None,
@@ -40,10 +45,12 @@ class Client:
                  tls_ca: str | os.PathLike[str] | None = None,
                  tls_cert: str | os.PathLike[str] | None = None,
                  tls_key: str | os.PathLike[str] | None = None,
-                 tls_server_name: str | None = None, timeout: float = 3600.0) -> None:
+                 tls_server_name: str | None = None, timeout: float = 3600.0,
+                 shared_memory: int | str | bool | None = None) -> None:
         self._connection = Connection(Endpoint(
             address, tenond=tenond, flags=flags, token=token, tls=tls, tls_ca=tls_ca,
-            tls_cert=tls_cert, tls_key=tls_key, tls_server_name=tls_server_name))
+            tls_cert=tls_cert, tls_key=tls_key, tls_server_name=tls_server_name,
+            shared_memory=shared_memory))
         self._timeout = timeout
 
     @property
@@ -54,6 +61,18 @@ class Client:
     def info(self) -> provider_pb2.GetServerInfoResponse:
         """What the server is and allows; asked once."""
         return self._connection.info()
+
+    @property
+    def shared_memory(self) -> SharedMemory | None:
+        """The pool, for arrays of one's own (``empty``); None: see `shared_memory_reason`."""
+        sharing = self._connection.sharing
+        return sharing.open(self.info) if sharing is not None else None
+
+    @property
+    def shared_memory_reason(self) -> str | None:
+        """Why tensors are sent; None: they lie in shared memory."""
+        sharing = self._connection.sharing
+        return sharing.reason if sharing is not None else "it was not asked for"
 
     def close(self) -> None:
         self._connection.close()

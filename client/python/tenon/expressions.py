@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon import _backends, _expression_spec
+from tenon import _backends, _expression_spec, _streams
 from tenon._connection import Connection
 from tenon._contraction import Question, Result
 from tenon._expression_spec import Spec
@@ -107,7 +107,7 @@ class ContractExpression:
             except TenonError as error:
                 if not _expression_spec.is_stale(error):
                     raise
-        question = self._spec.question(dtypes)
+        question = _streams.share(self._connection, self._spec.question(dtypes))
         return self._ask(dtypes, question, Stream(self._connection, question), arrays)
 
     def _ask(self, dtypes: tuple[np.dtype, ...], question: Question, stream: Stream,
@@ -152,7 +152,7 @@ def _many(connection: Connection, spec: Spec, sets: Iterable[Any], expected: int
     if first is _END:
         return
     dtypes = [array.dtype for array in spec.prepare(spec.one_set(first))]
-    question = spec.question(dtypes, expected=expected)
+    question = _streams.share(connection, spec.question(dtypes, expected=expected))
     with Stream(connection, question, spec.timeout) as stream:
         window = in_flight or max(2, 2 * stream.accepted.sets_together)
         waiting, left = 0, itertools.chain([first], items)

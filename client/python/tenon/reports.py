@@ -36,12 +36,14 @@ class ContractionReport:
       plan: path, slices and cost.
       memory: planned and measured bytes.
       providers: what each provider did.
+      shared_memory: whether operands or the result lay in memory shared with the server.
     """
 
     def __init__(self, message: contraction_pb2.ContractionReport, *, dtype: str = "complex128",
                  names: Mapping[str, Hashable] | None = None,
-                 asked: Mapping[str, Any] | None = None) -> None:
+                 asked: Mapping[str, Any] | None = None, shared_memory: bool = False) -> None:
         self.message = message
+        self.shared_memory = shared_memory
         self._dtype, self._names, self._asked = dtype, dict(names or {}), dict(asked or {})
 
     def fields(self) -> dict[str, Any]:
