@@ -13,7 +13,7 @@ from tenon._contraction import Question, Result
 from tenon._networks import Network
 from tenon.errors import InvalidRequest
 from tenon.plans import Plan
-from tenon.v1 import contraction_pb2
+from tenon.v1 import contraction_pb2, execution_pb2
 
 _PROGRESS_SECONDS = 0.2
 
@@ -72,6 +72,8 @@ def complete(question: Question, network: Network | None, options: dict[str, Any
     header = question.header
     question.timeout = options.pop("timeout", None) or timeout
     question.return_info = return_info
+    if not return_info:
+        header.result.report_detail = execution_pb2.REPORT_DETAIL_BRIEF
     question.asked = {name: options[name] for name in _options.SEARCH_NAMES if name in options}
     question.names = network.names if network is not None else {}
     question.on_progress = options.pop("on_progress", None)

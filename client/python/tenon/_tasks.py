@@ -100,6 +100,7 @@ def _local(backend: str, network: Network, arrays: Sequence[Any], options: dict[
     if any(options.get(name) is not None for name in _PATH_NAMES):
         question = _questions.sets(network, [execution.dtype] * len(network.inputs), {}, options)
         task.header = question.header
+        task.header.result.ClearField("report_detail")  # brief ones have no path
     else:
         task.request = _questions.plan_request(network, execution.dtype, options)
     return task
