@@ -19,7 +19,8 @@ from tenon.expressions import ContractExpression
 from tenon.plans import Plan
 from tenon.reports import ContractionReport
 
-__all__ = ["Cancelled", "Client", "ContractExpression", "ContractionReport", "DeadlineExceeded", "InvalidRequest",
+__all__ = ["Cancelled", "Client", "ContractExpression", "ContractionReport", "DeadlineExceeded",
+           "InvalidRequest",
            "NotFound", "NotPermitted", "Plan", "Refused", "TenonError", "Unavailable",
            "Unsupported", "connect", "contract", "default_client", "einsum", "parse_bytes", "plan",
            "set_default_client",

@@ -49,7 +49,8 @@ class Connection:
 
     async def _is_ready(self) -> bool:
         try:
-            info = await self.provider.GetServerInfo(provider_pb2.GetServerInfoRequest(), timeout=10)
+            info = await self.provider.GetServerInfo(provider_pb2.GetServerInfoRequest(),
+                                                     timeout=10)
         except grpc.RpcError:
             return False
         return info.state == provider_pb2.SERVER_STATE_READY

@@ -115,7 +115,7 @@ async def share(connection: Connection, question: Question) -> Question:
 
 
 async def run(connection: Connection, question: Question) -> Any:
-    """A call of one set: what its caller gets. Leaving it, by cancelling the task too, cancels it."""
+    """A call of one set: what its caller gets. Leaving it, as by cancelling the task, cancels it."""
     shared = await share(connection, question)
     try:
         return await _run(connection, shared)

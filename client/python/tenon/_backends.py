@@ -77,9 +77,9 @@ class Execution:
                                      reason="BAD_PARAMETER", field=f"operands[{number}]") from None
         if isinstance(array, kind):
             return array
-        raise InvalidRequest(f"operand {number} is a {type(array).__module__}."
-                             f"{type(array).__name__}, which backend {self.backend!r} does not take",
-                             reason="BAD_PARAMETER", field=f"operands[{number}]")
+        name = f"{type(array).__module__}.{type(array).__name__}"
+        raise InvalidRequest(f"operand {number} is a {name}, which backend {self.backend!r} does "
+                             "not take", reason="BAD_PARAMETER", field=f"operands[{number}]")
 
     def _common_dtype(self) -> str:
         names = sorted({str(array.dtype).rpartition(".")[2] for array in self._arrays})

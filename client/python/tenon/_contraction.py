@@ -1,6 +1,6 @@
 """One Contract call without its transport: what goes up, and what has come down.
 
-Synchronous and asyncio's clients send and receive the same frames; see `_streams` and `_aio_streams`.
+Synchronous and asyncio's clients send and receive the same frames: `_streams`, `_aio_streams`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAX_INLINE_BYTES = 3 << 20
 
 wire_type = _arrays.wire_type
 
-_CONTRACT_DTYPES = ("float32", "float64", "complex64", "complex128")
+_CONTRACT_DTYPES = tuple(map(np.dtype, ("float32", "float64", "complex64", "complex128")))
 
 Request = contraction_pb2.ContractRequest | bytes
 
@@ -31,7 +31,7 @@ def prepare(arrays: Sequence[Any]) -> list[np.ndarray]:
     prepared = []
     for value in arrays:
         array = _arrays.to_numpy(value)
-        if array.dtype.name not in _CONTRACT_DTYPES:
+        if array.dtype not in _CONTRACT_DTYPES:
             if array.dtype.kind in "biu":
                 array = array.astype(np.float64)
             elif array.dtype == np.float16:
@@ -50,7 +50,8 @@ def add_operands(arrays: Sequence[np.ndarray | None], operands: Any) -> list[int
     for number, (array, operand) in enumerate(zip(arrays, operands)):
         if array is None:
             continue
-        operand.spec.CopyFrom(_arrays.spec_of(array))
+        operand.spec.dtype = _arrays.wire_type(array.dtype)
+        operand.spec.shape.extend(array.shape)
         if _fits_inline(array, inline):
             operand.inline_data = array.tobytes()
             inline += array.nbytes

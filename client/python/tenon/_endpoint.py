@@ -17,8 +17,8 @@ _OPTIONS = [("grpc.max_receive_message_length", 8 << 20),
             ("grpc.primary_user_agent", "tenon-python"),
             # A server that comes back is found soon.
             ("grpc.max_reconnect_backoff_ms", 5000)]
-# Calls of one request are read by the thread that waits for them, not by a thread of gRPC's: half of
-# the time of a small call. asyncio's channels have no threads.
+# Calls of one request are read by the thread that waits for them, not by a thread of gRPC's: half
+# of the time of a small call. asyncio's channels have no threads.
 _SYNCHRONOUS_OPTIONS = [(grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1)]
 _POOL_BYTES = 1 << 30
 

@@ -32,11 +32,11 @@ class Spec:
                  output: Sequence[Hashable] | None, options: dict[str, Any]) -> None:
         inputs, output, shapes = _parse(subscripts, shapes, output)
         self.constants = _constants(constants, shapes)
-        shapes = [self.constants[number].shape if number in self.constants else _shape(number, shape)
-                  for number, shape in enumerate(shapes)]
+        shapes = [self.constants[n].shape if n in self.constants else _shape(n, shape)
+                  for n, shape in enumerate(shapes)]
         if len(shapes) != len(inputs):
-            raise InvalidRequest(f"{len(inputs)} operands are named, {len(shapes)} shapes are given",
-                                 reason="BAD_EXPRESSION", field="shapes")
+            raise InvalidRequest(f"{len(inputs)} operands are named, {len(shapes)} shapes are "
+                                 "given", reason="BAD_EXPRESSION", field="shapes")
         sizes = _questions.network_of(inputs, output, None).sizes(shapes)
         self.network = Network(inputs, output, sizes)
         self.shapes = [tuple(shape) for shape in shapes]
@@ -101,9 +101,7 @@ class Spec:
         Raises:
           InvalidRequest: too many or too few arrays, other shapes, or types that do not fit.
         """
-        if len(arrays) != len(self.varying):
-            raise InvalidRequest(f"{len(self.varying)} arrays are expected, {len(arrays)} are given",
-                                 reason="BAD_EXPRESSION", field="operands")
+        self._check_count(arrays)
         prepared = _contraction.prepare(arrays)
         for place, (number, array) in enumerate(zip(self.varying, prepared)):
             if array.shape != self.shapes[number]:
@@ -118,6 +116,11 @@ class Spec:
                 prepared[place] = array.astype(dtypes[place])
         return prepared
 
+    def _check_count(self, arrays: Sequence[Any]) -> None:
+        if len(arrays) != len(self.varying):
+            raise InvalidRequest(f"{len(self.varying)} arrays are expected, {len(arrays)} are "
+                                 "given", reason="BAD_EXPRESSION", field="operands")
+
     def one_set(self, item: Any) -> Sequence[Any]:
         """An item of many sets: arrays in their order, or the array itself where it is one."""
         return [item] if len(self.varying) == 1 and hasattr(item, "shape") else item
@@ -126,9 +129,7 @@ class Spec:
         """One call by a library of the client."""
         if self.plan is None:
             raise Unsupported("a path without a plan runs on the server only", field="backend")
-        if len(arrays) != len(self.varying):
-            raise InvalidRequest(f"{len(self.varying)} arrays are expected, {len(arrays)} are given",
-                                 reason="BAD_EXPRESSION", field="operands")
+        self._check_count(arrays)
         given = dict(zip(self.varying, arrays))
         operands = [given[n] if n in given else self.constants[n] for n in range(len(self.shapes))]
         return put_into(_backends.Execution(backend, self.network, operands).run(self.plan)[0], out)

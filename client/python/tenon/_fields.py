@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon import _optimize
+from tenon import _trees
 from tenon.plans import Plan
 from tenon.v1 import contraction_pb2, plan_pb2, report_pb2
 
@@ -90,9 +90,9 @@ def legs(plan: Plan) -> list[int]:
 
 
 def tree_fields(plan: Plan, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a plan, and the letter that cotengra's functions give to each index."""
+    """Those of a plan, and what its tree calls each index."""
     assert plan.network is not None
-    letters = _optimize.symbols(plan.network.inputs)
+    letters = _trees.names(plan.network)
     return {**plan_fields(plan.summary, legs(plan), asked), "symbol_of": letters,
             "sliced_inds": [letters[name] for name in plan.sliced]}
 

@@ -56,11 +56,13 @@ class Network:
         Raises:
           InvalidRequest: SHAPE_MISMATCH when they disagree; UNKNOWN_INDEX when one has no size.
         """
-        found = {name: int(size) for name, size in (self._sizes or {}).items() if name in self.texts}
+        given = self._sizes or {}
+        found = {name: int(size) for name, size in given.items() if name in self.texts}
         for number, (names, shape) in enumerate(zip(self.inputs, shapes or ())):
             if len(names) != len(shape):
-                raise InvalidRequest(f"operand {number} has {len(shape)} axes and {len(names)} "
-                                     "indices", reason="SHAPE_MISMATCH", field=f"operands[{number}]")
+                raise InvalidRequest(
+                    f"operand {number} has {len(shape)} axes and {len(names)} indices",
+                    reason="SHAPE_MISMATCH", field=f"operands[{number}]")
             for name, size in zip(names, shape):
                 if found.setdefault(name, int(size)) != size:
                     raise InvalidRequest(f"index {name!r} is {found[name]} and {size} long",

@@ -18,7 +18,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
 
 
 def symbol(number: int) -> str:
-    """The letter of index `number`, as in opt_einsum: ASCII's, then Unicode's without surrogates."""
+    """The letter of index `number`, as in opt_einsum: ASCII, then Unicode without surrogates."""
     if number < 52:
         return chr((ord("a") if number < 26 else ord("A") - 26) + number)
     return chr(number + 140) if number + 140 < 0xD800 else chr(number + 2188)

@@ -36,7 +36,7 @@ class NetworkCall:
         self.arrays = [tensor.data for tensor in self._tensors]
 
     def finish(self, value: Any) -> Any:
-        """A number or a ``Tensor``; with ``strip_exponent`` a pair of it and the exponent (log10)."""
+        """A number or a ``Tensor``; with ``strip_exponent`` a pair of it and log10 of the scale."""
         exponent = self._exponent
         if self._strip_exponent:
             value, scale = value

@@ -83,7 +83,7 @@ class Sharing:
 
 
 def refuses_pool(error: TenonError) -> bool:
-    """Whether the server does not (or no longer) share the pool: the same call without it will do."""
+    """Whether the server does not (or no longer) share the pool: the call will do without it."""
     return error.field == "header.shared_pool" and error.reason in ("NOT_FOUND", "NOT_IMPLEMENTED")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from tenon import _optimize, _optional
@@ -12,16 +12,25 @@ from tenon.plans import Plan
 
 
 def from_plan(plan: Plan) -> Any:
-    """A ``ContractionTree`` over the caller's indices, its slices removed."""
+    """A ``ContractionTree``, its slices removed; see `Plan.tree` for the names of its indices."""
     cotengra = _optional.load("cotengra", "a contraction tree")
     if plan.network is None:
         raise InvalidRequest("the plan does not know its network", field="plan")
-    network = plan.network
+    letters = names(plan.network)
     tree = cotengra.ContractionTree.from_path(
-        network.inputs, network.output, plan.sizes, ssa_path=plan.ssa_path)
+        [tuple(letters[name] for name in term) for term in plan.network.inputs],
+        tuple(letters[name] for name in plan.network.output),
+        {letters[name]: size for name, size in plan.sizes.items()}, ssa_path=plan.ssa_path)
     for name in plan.sliced:
-        tree.remove_ind_(name)
+        tree.remove_ind_(letters[name])
     return tree
+
+
+def names(network: Network) -> dict[Hashable, str]:
+    """What a tree calls the indices. cotengra computes with single letters only."""
+    if all(isinstance(name, str) and len(name) == 1 for name in network.texts):
+        return {name: str(name) for name in network.texts}
+    return _optimize.symbols(network.inputs)
 
 
 class TreeCall:

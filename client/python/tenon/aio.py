@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from tenon import (_aio_streams, _backends, _expression_spec, _fields, _networks, _questions, _tasks)
+from tenon import (_aio_streams, _backends, _expression_spec, _fields, _networks, _questions,
+                   _tasks)
 from tenon._aio_connection import Connection, frames
 from tenon._aio_streams import Stream
 from tenon._contraction import Question, Result

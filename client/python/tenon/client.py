@@ -34,8 +34,8 @@ class Client:
       token: goes with every call; to other machines only with tls.
       tls, tls_ca, tls_cert, tls_key, tls_server_name: encryption, as in the C++ client.
       timeout: seconds that calls may take which name none.
-      shared_memory: size of a pool, as "1GiB" (True: that), that is shared with a server on the same
-        host. Operands and results of contractions of 64 KiB and more lie there instead of being
+      shared_memory: size of a pool, as "1GiB" (True: that), that is shared with a server on the
+        same host. Operands and results of contractions of 64 KiB and more lie there instead of being
         sent; results until they are collected. Where that can't be, they are sent, and
         `shared_memory_reason` says why.
     """
@@ -108,8 +108,8 @@ class Client:
 
         Args:
           inputs: the indices of each array, anything hashable; or a quimb ``TensorNetwork``, which
-            brings its own sizes and arrays. Then the result is what its ``contract`` gives: a number
-            or a ``Tensor``, ``tn.exponent`` included; ``output_inds`` is another word for `output`,
+            brings its own sizes and arrays. Then the result is what its ``contract`` gives: a
+            number or a ``Tensor``, ``tn.exponent`` included; ``output_inds`` is another word for `output`,
             and ``preserve_tensor`` and ``drop_tags`` are understood.
           output: the indices of the result; ``None``: those that stand once.
           size_dict: size of each index; ``None``: from the arrays.

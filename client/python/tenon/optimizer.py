@@ -30,8 +30,8 @@ class Optimizer(_Base):  # type: ignore[misc,valid-type]
         cotengra.einsum(eq, *arrays, optimize=tenon.Optimizer())
         opt_einsum.contract(eq, *arrays, optimize=tenon.Optimizer())
 
-    cotengra and quimb get trees with slices. opt_einsum gets a path, which can't carry slices: where
-    the target needs them, that is `Unsupported`. Plans are kept: one that was found is found again
+    cotengra and quimb get trees with slices. opt_einsum gets a path, which can't carry slices:
+    where the target needs them, that is `Unsupported`. Plans are kept: one that was found is found again
     at once. Thread-safe.
 
     Args:
@@ -61,9 +61,8 @@ class Optimizer(_Base):  # type: ignore[misc,valid-type]
         """
         plan = self.plan(inputs, output, size_dict, memory_limit)
         if plan.sliced:
-            raise Unsupported("a path has no slices, which the size limit needs here; use search(), "
-                              "or a library that does", reason="TARGET_NEEDS_SLICES",
-                              field="target_size")
+            raise Unsupported("a path has no slices, which the size limit needs here; use search(),"
+                              " or a library that does", field="target_size")
         return plan.linear_path
 
     def search(self, inputs: Sequence[Collection[Hashable]], output: Collection[Hashable],
@@ -74,11 +73,7 @@ class Optimizer(_Base):  # type: ignore[misc,valid-type]
     def plan(self, inputs: Sequence[Collection[Hashable]], output: Collection[Hashable],
              size_dict: Mapping[Hashable, int], memory_limit: int | None = None) -> Plan:
         """The server's plan; the same one for the same network."""
-        # opt_einsum gives sets, whose order says nothing.
-        terms = [tuple(term) if isinstance(term, (tuple, list, str)) else tuple(sorted(term, key=str))
-                 for term in inputs]
-        right = (tuple(output) if isinstance(output, (tuple, list, str))
-                 else tuple(sorted(output, key=str)))
+        terms, right = [_in_order(term) for term in inputs], _in_order(output)
         held = {name for term in terms for name in term}
         sizes = {name: int(size) for name, size in size_dict.items() if name in held}
         key = (tuple(terms), right, tuple(sorted(sizes.items(), key=str)), memory_limit)
@@ -100,3 +95,8 @@ class Optimizer(_Base):  # type: ignore[misc,valid-type]
     def __repr__(self) -> str:
         options = ", ".join(f"{name}={value!r}" for name, value in self._options.items())
         return f"Optimizer({options})"
+
+
+def _in_order(names: Collection[Hashable]) -> tuple[Hashable, ...]:
+    """opt_einsum gives sets, whose order says nothing."""
+    return tuple(names if isinstance(names, (tuple, list, str)) else sorted(names, key=str))

@@ -66,7 +66,10 @@ class Plan:
                                      sliced_indices=self.summary.sliced_indices)
 
     def tree(self) -> Any:
-        """A cotengra ``ContractionTree`` with the path and the slices, over the caller's indices.
+        """A cotengra ``ContractionTree`` with the path and the slices.
+
+        Its indices have the caller's names where all are single letters; else cotengra's, one
+        letter each in order of appearance, as its own functions and quimb's make them.
 
         Raises:
           ImportError: without cotengra.

@@ -38,7 +38,7 @@ class SharedMemory:
     """A pool of memory that a server has mapped too. Thread-safe.
 
     It is made once and used again and again: fresh pages cost more than sending does. Arrays from
-    `empty`, and results, lie in it until they are collected; while it has no room, tensors are sent.
+    `empty`, and results, lie in it until they are collected; what has no room is sent.
 
     Args:
       path: the server's socket for shared memory.
@@ -135,8 +135,9 @@ class SharedMemory:
         return self._token
 
     def retire(self, place: Place) -> None:
-        """The server may still write there, since its call was given up: the place is free again once
-        the server has taken the pool anew."""
+        """The server may still write there, since its call was given up: the place is free again
+        once the server has taken the pool anew.
+        """
         if place.finalizer.detach() is None:
             return
         with self._lock:

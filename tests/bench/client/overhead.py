@@ -28,7 +28,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "client" / 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--tenon", default="tenon", help="the command (default: on PATH)")
-    parser.add_argument("--bytes", type=int, default=1 << 30, help="of large calls (default: 1 GiB)")
+    parser.add_argument("--bytes", type=int, default=1 << 30, help="of large calls (1 GiB)")
     parser.add_argument("--calls", type=int, default=1000, help="small ones in each round")
     parser.add_argument("--large-calls", type=int, default=3, help="in each round")
     parser.add_argument("--rounds", type=int, default=3)

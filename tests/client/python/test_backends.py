@@ -62,7 +62,8 @@ def test_values_and_fields(client, backend, dtype):
     assert info["execution_backend"] == backend and info["dtype"] == np.dtype(dtype).name
     assert info["dtype_itemsize"] == np.dtype(dtype).itemsize
     assert info["target_size"] == 8 and info["target_log2_size"] == 3 and info["sliced"]
-    assert info["sliced_log2_max_size"] <= 3 and info["max_intermediate_log2_elements_per_slice"] <= 3
+    assert info["sliced_log2_max_size"] <= 3
+    assert info["max_intermediate_log2_elements_per_slice"] <= 3
     if backend == "torch":
         assert info["execution_wall_s"] is None
         assert info["execution_timing_scope"] == "external_backend_completion_not_verified"
@@ -113,7 +114,8 @@ def test_every_set_of_slices_gives_the_value(client):
     ([("a",), ("b",)], ("b", "a"))])
 def test_small_forms(client, inputs, output):
     sizes = {"a": 3, "b": 2}
-    arrays = [np.asarray(NUMBERS.standard_normal(tuple(sizes[n] for n in names))) for names in inputs]
+    arrays = [np.asarray(NUMBERS.standard_normal(tuple(sizes[name] for name in names)))
+              for names in inputs]
     expected = np.einsum(",".join("".join(names) for names in inputs) + "->" + "".join(output),
                          *arrays)
     for backend, make in (("numpy", np.asarray), ("torch", torch.from_numpy)):

@@ -51,9 +51,9 @@ def test_constants_are_used_as_opt_einsums(client):
 def test_the_interleaved_form(client):
     a, b, c = numbers(3, 4), numbers(4, 5), numbers(5, 3)
     for right in ([], [[2, 0]], [[0]]):
-        peer = opt_einsum.contract_expression((3, 4), [0, 1], (4, 5), [1, 2], (5, 3), [2, 0], *right)
-        with client.contract_expression((3, 4), [0, 1], (4, 5), [1, 2], (5, 3), [2, 0],
-                                        *right) as expr:
+        form = ((3, 4), [0, 1], (4, 5), [1, 2], (5, 3), [2, 0], *right)
+        peer = opt_einsum.contract_expression(*form)
+        with client.contract_expression(*form) as expr:
             np.testing.assert_allclose(expr(a, b, c), peer(a, b, c))
 
 

@@ -149,7 +149,8 @@ def test_a_tree_for_another_network(client):
     with pytest.raises(tenon.Unsupported):
         client.contract_tree("tree", [])
     # Letters that swap the names of the caller still mean what the tree means.
-    tree = ctg.array_contract_tree([("b", "a"), ("a", "b")], (), {"a": 2, "b": 3}, optimize=[(0, 1)])
+    tree = ctg.array_contract_tree([("b", "a"), ("a", "b")], (), {"a": 2, "b": 3},
+                                   optimize=[(0, 1)])
     tree.remove_ind_("a")  # the caller's "b"
     a = NUMBERS.random((3, 2))
     value, report = client.contract([("b", "a"), ("a", "b")], (), None, [a, a.T], optimize=tree,
@@ -201,6 +202,28 @@ def test_quimbs_contraction_tree_methods(client):
     assert network.contraction_info(plain).opt_cost > 0
     with pytest.raises(NotImplementedError):
         network.contraction_path(sliced)
+
+
+def test_a_trees_letters_are_those_of_quimb(client):
+    """quimb and cotengra compute with letters only, whatever the names are."""
+    network = qtn.TN2D_rand(4, 4, D=2, seed=3)
+    expected = network.contract()
+    sizes = {name: network.ind_size(name) for name in network.ind_map}
+    plan = client.plan([tensor.inds for tensor in network], [], sizes, max_trials=4, target_size=8)
+    assert plan.sliced and set(plan.sliced) <= set(sizes)
+    tree, info = client.tree([tensor.inds for tensor in network], [], sizes, max_trials=4,
+                             target_size=8, return_info=True)
+    for made in (tree, plan.tree()):
+        assert made.nslices == plan.slices
+        assert list(made.sliced_inds) == [info["symbol_of"][name] for name in plan.sliced]
+        arrays = [tensor.data for tensor in network]
+        assert made.contract(arrays) == pytest.approx(expected)
+        assert network.contract(optimize=made) == pytest.approx(expected)
+        assert client.contract(network, optimize=made) == pytest.approx(expected)
+        assert client.contract_tree(made, arrays) == pytest.approx(expected)
+    tree = client.tree(["ba", "ac"], "bc", {"a": 2, "b": 3, "c": 4}, target_size=4,
+                       allow_output_slicing=True)
+    assert [tuple(term) for term in tree.inputs] == [("b", "a"), ("a", "c")] and tree.sliced_inds
 
 
 def test_the_same_network_is_planned_once(client, monkeypatch):
