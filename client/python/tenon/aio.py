@@ -34,7 +34,8 @@ _END = object()
 class Client:
     """`tenon.Client` for asyncio. Connects, and starts a private server, when it is first used.
 
-    For one event loop. Arguments are those of `tenon.Client`.
+    For one event loop. Arguments are those of `tenon.Client`. Measurements are made by the
+    synchronous client.
     """
 
     def __init__(self, address: str | None = None, *, timeout: float = 3600.0,
@@ -57,6 +58,12 @@ class Client:
     async def info(self) -> provider_pb2.GetServerInfoResponse:
         """What the server is and allows; asked once."""
         return await (await self.connect()).info()
+
+    @property
+    def shared_memory_reason(self) -> str | None:
+        """Why tensors are sent; None: they lie in shared memory."""
+        sharing = self._connection.sharing if self._connection is not None else None
+        return sharing.reason if sharing is not None else "it was not asked for"
 
     async def close(self) -> None:
         self._closed = True

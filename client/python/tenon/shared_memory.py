@@ -9,7 +9,6 @@ import collections
 import contextlib
 import ctypes
 import dataclasses
-import fcntl
 import math
 import mmap
 import os
@@ -206,8 +205,10 @@ class _Handles:
 def _make_memory(size_bytes: int) -> int:
     """A memfd of this size that can neither shrink nor grow any more."""
     try:
+        import fcntl  # neither is everywhere
+
         memory = os.memfd_create("tenon-pool", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    except (AttributeError, OSError) as error:
+    except (AttributeError, ImportError, OSError) as error:
         raise errors.Unsupported(f"this system has no memory to share: {error}") from None
     try:
         os.ftruncate(memory, size_bytes)

@@ -1,6 +1,9 @@
 """Execution by array libraries on the client: values, devices, refusals, and the fields told."""
 
 import itertools
+import os
+import pathlib
+import subprocess
 import sys
 import types
 
@@ -251,3 +254,20 @@ def test_options_of_the_server_are_not_ignored(client):
 
 def test_only_numpy_counts_as_synchronous():
     assert _backends._SYNCHRONOUS == ("numpy",)
+
+
+def test_the_package_needs_none_of_them():
+    """What is imported with it: NumPy and gRPC, and nothing of the peers."""
+    names = ("opt_einsum", "cotengra", "quimb", "torch", "cupy", "jax", "autoray")
+    code = f"""
+import sys
+for name in {names}:
+    sys.modules[name] = None
+import tenon
+tenon.aio.Client
+print(tenon.Optimizer(max_trials=2).plan.__name__)
+"""
+    folder = str(pathlib.Path(tenon.__file__).parents[1])
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                            env={**os.environ, "PYTHONPATH": folder})
+    assert answer.stdout == "plan\n"

@@ -213,6 +213,7 @@ def test_asyncio_shares_too(sharer):
             value, report = await other.einsum("ab,bc->ac", a, a, return_info=True)
             np.testing.assert_allclose(value, a @ a)
             assert report.shared_memory and report.timing.received_bytes == 0
+            assert other.shared_memory_reason is None
             async with await other.contract_expression("ab,bc->ac", a, a.shape,
                                                        constants=[0]) as expr:
                 np.testing.assert_allclose(await expr(a), a @ a)
