@@ -187,6 +187,21 @@ void WriteProvider(const schedule::ContractionReport::PerProvider& provider, DTy
   if (detail != v1::REPORT_DETAIL_BRIEF) WriteKernels(provider, dtype, out->mutable_kernels());
 }
 
+// What each provider did; out->bytes_moved() is known.
+void WriteProviders(const ContractCall& call, const schedule::ContractionReport& work,
+                    const ContractionJob& job, v1::ContractionReport* out) {
+  for (const auto& provider : work.providers) {
+    v1::ProviderReport* report = out->add_providers();
+    WriteProvider(provider, job.dtype(), call.detail, report);
+    report->set_planned_peak_bytes(job.plan().Total());
+    // One provider's memory is the job's; of several no share is known.
+    if (work.providers.size() == 1) {
+      report->set_bytes_moved(out->bytes_moved());
+      report->set_measured_peak_bytes(work.measured_peak_bytes);
+    }
+  }
+}
+
 void WriteChoices(const ContractCall& call,
                   google::protobuf::RepeatedPtrField<v1::ProviderChoice>* out) {
   for (const auto& provider : call.providers) {
@@ -212,7 +227,7 @@ TensorSpec ResultSpec(const ContractCall& call, const ContractionJob& job) {
   return {call.result_dtype, job.result_spec().shape};
 }
 
-void WritePlanSummary(const ContractCall& call, const ContractionJob& job, v1::PlanSummary* out) {
+void WritePlanFigures(const ContractCall& call, const ContractionJob& job, v1::PlanSummary* out) {
   const contraction::Program& program = job.program();
   const PathCost cost = job.cost();
   const double flops = MultiplyAdds(job.OneSetFlops(program.total_flops()), job.dtype());
@@ -230,8 +245,14 @@ void WritePlanSummary(const ContractCall& call, const ContractionJob& job, v1::P
   out->set_reused_flops(
       std::max(0.0, cost.flops - flops - MultiplyAdds(HoistedSaving(job), job.dtype())));
   out->set_shared_flops(call.varies() ? MultiplyAdds(job.shared_flops(), job.dtype()) : 0);
+  if (const auto seconds = job.predicted_seconds()) out->set_predicted_seconds(*seconds);
+}
+
+void WritePlanSummary(const ContractCall& call, const ContractionJob& job, v1::PlanSummary* out) {
+  WritePlanFigures(call, job, out);
   WriteUnsliced(call, job.unsliced_cost(), !job.sliced().empty(), job.predicted_seconds(), out);
-  WriteCosts(call, job.expression(), job.path(), job.sliced(), cost, job.predicted_seconds(), out);
+  WriteCosts(call, job.expression(), job.path(), job.sliced(), job.cost(), job.predicted_seconds(),
+             out);
   WriteProvenance(call, job, out->mutable_provenance());
   if (call.detail != v1::REPORT_DETAIL_BRIEF)
     WritePath(job.expression(), job.path(), job.sliced(), out);
@@ -311,8 +332,9 @@ void WriteAccepted(const ContractCall& call, const ContractionJob& job, const v1
                    std::optional<double> deadline_seconds, v1::ContractAccepted* out) {
   out->set_request_id(call.request_id);
   *out->mutable_plan() = plan;
-  WriteMemoryPlan(job, staging_bytes, out->mutable_memory());
-  out->set_planned_peak_bytes(out->memory().total_bytes());
+  const bool brief = call.detail == v1::REPORT_DETAIL_BRIEF;
+  if (!brief) WriteMemoryPlan(job, staging_bytes, out->mutable_memory());
+  out->set_planned_peak_bytes(job.plan().Total() + staging_bytes);
   if (const auto seconds = job.predicted_seconds()) out->set_estimated_seconds(*seconds);
   v1::GrantedLimits* granted = out->mutable_granted();
   granted->set_memory_budget_bytes(call.memory_budget_bytes);
@@ -325,7 +347,7 @@ void WriteAccepted(const ContractCall& call, const ContractionJob& job, const v1
   if (deadline_seconds.has_value()) granted->set_deadline_seconds(*deadline_seconds);
   granted->set_priority(ToWire(call.priority));
   WriteTensorSpec(ResultSpec(call, job), out->mutable_result_spec());
-  WriteChoices(call, out->mutable_providers());
+  if (!brief) WriteChoices(call, out->mutable_providers());
   out->set_sets_together(static_cast<int32_t>(job.sets_together()));
 }
 
@@ -334,7 +356,8 @@ void WriteContractionReport(const ContractCall& call, const ContractionJob& job,
                             v1::ContractionReport* out) {
   const schedule::ContractionReport work = job.Report();
   out->set_request_id(call.request_id);
-  *out->mutable_plan() = plan;
+  const bool brief = call.detail == v1::REPORT_DETAIL_BRIEF;
+  if (!brief) *out->mutable_plan() = plan;
   WriteTiming(work, figures, out->mutable_timing());
   v1::MemoryReport* memory = out->mutable_memory();
   memory->set_planned_peak_bytes(figures.planned_peak_bytes);
@@ -342,9 +365,7 @@ void WriteContractionReport(const ContractCall& call, const ContractionJob& job,
     memory->set_measured_peak_bytes(work.measured_peak_bytes + figures.staging_bytes);
   }
   memory->set_memory_budget_bytes(call.memory_budget_bytes);
-  if (call.detail != v1::REPORT_DETAIL_BRIEF) {
-    WriteMemoryPlan(job, figures.staging_bytes, memory->mutable_plan());
-  }
+  if (!brief) WriteMemoryPlan(job, figures.staging_bytes, memory->mutable_plan());
   out->set_sets(figures.sets);
   out->set_slices(work.slices_done);
   out->set_slice_groups(work.groups_done);
@@ -355,16 +376,8 @@ void WriteContractionReport(const ContractCall& call, const ContractionJob& job,
   const double saved = HoistedSaving(job);
   if (saved > 0)
     out->set_hoisted_fraction(saved / (saved + job.OneSetFlops(job.program().total_flops())));
-  for (const auto& provider : work.providers) {
-    v1::ProviderReport* report = out->add_providers();
-    WriteProvider(provider, job.dtype(), call.detail, report);
-    report->set_planned_peak_bytes(job.plan().Total());
-    // One provider's memory is the job's; of several no share is known.
-    if (work.providers.size() == 1) {
-      report->set_bytes_moved(out->bytes_moved());
-      report->set_measured_peak_bytes(work.measured_peak_bytes);
-    }
-  }
+  const bool alone = call.providers.size() == 1;
+  if (!brief || !alone) WriteProviders(call, work, job, out);
   for (const schedule::ContractionReport::Move& move : work.moves) {
     v1::GroupMove* moved = out->add_moved_groups();
     moved->set_group(move.group);
@@ -372,6 +385,7 @@ void WriteContractionReport(const ContractCall& call, const ContractionJob& job,
     moved->set_to_provider(move.to);
     *moved->mutable_error() = ToErrorDetail(move.fault);
   }
+  if (brief) return;
   WriteChoices(call, out->mutable_provider_choices());
   out->set_server_version(Build().version);
 }

@@ -31,6 +31,9 @@ double MultiplyAdds(double real_flops, DType dtype);
 
 TensorSpec ResultSpec(const ContractCall& call, const schedule::ContractionJob& job);
 
+// Of the program, without costs, provenance and path: what brief answers tell.
+void WritePlanFigures(const ContractCall& call, const schedule::ContractionJob& job,
+                      v1::PlanSummary* out);
 void WritePlanSummary(const ContractCall& call, const schedule::ContractionJob& job,
                       v1::PlanSummary* out);
 // Costs and slices of the plan in the call's request. `seconds`: predicted; absent without a model.

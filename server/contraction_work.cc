@@ -34,7 +34,11 @@ absl::Status ContractWork::Prepare() {
   staging_bytes_ = StagingBytes(call_, *job_);
   TENON_ASSIGN_OR_RETURN(result_bytes_, CheckedByteCount(ResultSpec(call_, *job_)));
   TENON_ASSIGN_OR_RETURN(result_region_, ResultSpan(call_, result_bytes_));
-  WritePlanSummary(call_, *job_, &plan_summary_);
+  if (call_.detail == v1::REPORT_DETAIL_BRIEF) {
+    WritePlanFigures(call_, *job_, &plan_summary_);
+  } else {
+    WritePlanSummary(call_, *job_, &plan_summary_);
+  }
   return absl::OkStatus();
 }
 

@@ -104,6 +104,8 @@ void MeasurementStream::Bind() {
   RecordFault(call_->provider->name(), status, &server_->metrics);
   if (!status.ok()) return Fail(AsWireError(status, call_->header));
   tally_.BindEnded(*call_);
+  server_->measurement_seconds.ObserveOriginal(call_->work,
+                                               call_->session->original_info().total_seconds);
   GiveUpKept(call_->session->original_info());
   // The session has a copy of its own.
   call_->dataset.Take();
@@ -290,6 +292,9 @@ void MeasurementStream::Deliver(const ItemPointer& item) {
     tally_.Refused(answer->item.error().error());
   } else {
     tally_.Scored(*call_, *item);
+    // Others may have been scored at the same time, on the same threads.
+    server_->measurement_seconds.ObserveProjection(
+        call_->work, item->result->info.total_seconds / call_->session->in_flight());
     for (const v1::SpecScores& spec : answer->item.scores().specs()) {
       if (spec.has_error()) tally_.Skipped(spec.error());
     }

@@ -12,10 +12,13 @@
 namespace tenon::server {
 namespace {
 
+using measurement::MeasureSpec;
 using measurement::Session;
 
 // Widths of projections whose plans are remembered.
 constexpr size_t kMaxKnownWidths = 64;
+// Of what tells one kind of work from another.
+constexpr size_t kMaxKindBytes = 16384;
 
 int64_t LabelBytes(const MeasureCall& call) {
   const auto per_row = static_cast<int64_t>(sizeof(int64_t));
@@ -150,6 +153,37 @@ void WriteGranted(int64_t budget, const Limits& limits, MeasureCall* call) {
   granted.set_priority(ToWire(PriorityOf(execution.priority())));
 }
 
+// All of it but seeds, which are drawn anew for each call.
+void AddSpec(const MeasureSpec& spec, std::string* kind) {
+  *kind += StrCat(";", spec.info->id);
+  for (const auto& [name, value] : spec.parameters) {
+    if (name == measurement::SeedName(spec)) continue;
+    *kind += StrCat(",", name, "=");
+    std::visit([&](const auto& held) { *kind += StrCat(held); }, value);
+  }
+}
+
+void AddResources(const std::vector<measurement::RunInfo::Resource>& resources, std::string* kind) {
+  for (const auto& resource : resources) {
+    *kind += StrCat(";", resource.kind, ",", resource.space, ",", resource.k, ",",
+                    resource.parameter, ",", resource.provider, ",", resource.reused ? 1 : 0);
+  }
+}
+
+MeasurementSeconds::Work WorkOf(const MeasureCall& call) {
+  const measurement::SessionOptions& options = call.options;
+  MeasurementSeconds::Work work;
+  work.rows = options.rows;
+  work.columns = options.original_columns;
+  work.kind = StrCat(call.provider->name(), ",", DTypeName(options.compute_dtype), ",",
+                     options.threads, ",", options.geodesic ? 1 : 0, options.return_local ? 1 : 0);
+  for (const MeasureSpec& spec : call.session->specs()) AddSpec(spec, &work.kind);
+  AddResources(call.session->planned_original(), &work.kind);
+  AddResources(call.session->planned_projection(), &work.kind);
+  if (work.kind.size() > kMaxKindBytes) work = {};  // such a one is not judged
+  return work;
+}
+
 }  // namespace
 
 absl::Status PlanMemory(ServerState* state, MeasureCall* call) {
@@ -166,6 +200,7 @@ absl::Status PlanMemory(ServerState* state, MeasureCall* call) {
   TENON_RETURN_IF_ERROR(OpenScratch(state, call));
   TENON_RETURN_IF_ERROR(Plan(budget, state->limits, call));
   WriteGranted(budget, state->limits, call);
+  call->work = WorkOf(*call);
   return absl::OkStatus();
 }
 

@@ -72,6 +72,7 @@ struct MeasureCall {
   int64_t projection_buffer_bytes = 0;  // planned for the wire form of one projection
   v1::GrantedLimits granted;
   double setup_seconds = 0;  // planning
+  MeasurementSeconds::Work work;
 
   std::mutex beyond_mutex;
   std::map<int64_t, int64_t> beyond;  // by columns

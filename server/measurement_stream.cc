@@ -158,8 +158,19 @@ absl::Status MeasurementStream::Plan(v1::MeasureHeader header) {
     std::lock_guard lock(mutex_);
     request_id_ = call_->request_id;
   }
+  TENON_RETURN_IF_ERROR(CheckDeadline());
   window_.SetWidth(call_->session->in_flight());
   return ReserveScratch();
+}
+
+absl::Status MeasurementStream::CheckDeadline() {
+  const auto deadline = cancel()->deadline();
+  const auto estimate = server_->measurement_seconds.UntilFirstScore(call_->work);
+  if (!deadline.has_value() || !estimate.has_value()) return absl::OkStatus();
+  const std::chrono::duration<double> left = *deadline - std::chrono::steady_clock::now();
+  absl::Status feasible = CheckFeasible(*estimate, left.count());
+  if (!feasible.ok()) server_->measurement_seconds.Refused(call_->work);
+  return feasible;
 }
 
 // Before the memory: whoever waits for that holds no memory that others wait for.

@@ -70,6 +70,8 @@ class MeasurementStream final
   // The way to admission, step by step: the header, temporary files, memory. Each step begins the
   // next, at once or, on the executor, when its turn has come; the last one reads on.
   absl::Status Plan(v1::MeasureHeader header);
+  // DEADLINE_INFEASIBLE when not even one score can come in time.
+  absl::Status CheckDeadline();
   absl::Status ReserveScratch();
   absl::Status ReserveMemory();
   absl::Status Admit(Reservation memory);

@@ -161,7 +161,7 @@ absl::StatusOr<std::optional<Reservation>> QueueWait::ForMemory(
   {
     std::lock_guard lock(mutex_);
     request.priority = priority_;
-    request.until = std::min(Until(), Clock::now() + state_->settings.max_queue_wait);
+    request.until = std::min(Until(), Clock::now() + state_->settings.max_queue_wait.load());
   }
   request.granted = [this, granted = std::move(granted)](Reservation reservation) {
     Ended();

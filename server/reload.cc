@@ -11,6 +11,7 @@ namespace {
 
 constexpr const char* kReloaded[] = {"max_queued_requests",
                                      "memory_budget",
+                                     "max_queue_wait",
                                      "drain_delay",
                                      "grace_period",
                                      "kill_limit",

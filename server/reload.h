@@ -19,8 +19,8 @@ class Reloader {
   // The process's arguments, and the server that runs by them. `server` outlives this.
   Reloader(std::vector<std::string> arguments, Server* server);
 
-  // Takes over: max_queued_requests, memory_budget, drain_delay, grace_period, kill_limit,
-  // write_stall_timeout, read_stall_timeout, idle_stream_timeout, dataset_ttl,
+  // Takes over: max_queued_requests, memory_budget, max_queue_wait, drain_delay, grace_period,
+  // kill_limit, write_stall_timeout, read_stall_timeout, idle_stream_timeout, dataset_ttl,
   // max_streams_per_principal, max_stored_bytes_per_principal, admin_principals, log_level,
   // log_format, and what stands in the files of certificates, keys and tokens, which may have
   // moved. A smaller memory budget holds for what is admitted from then on; shares of it that were

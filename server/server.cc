@@ -130,7 +130,6 @@ Server::Server(const Config& config, Parts parts)
   CpuShare::SetCores(UsableThreads());
   state_->limits.max_threads = config.threads;
   state_->max_concurrent_streams = config.max_concurrent_streams;
-  state_->settings.max_queue_wait = Milliseconds(config.max_queue_wait);
   state_->settings.data_root = config.data_root;
   state_->store =
       std::make_shared<ContentStore>(&state_->budget, absl::ToChronoSeconds(config.dataset_ttl));
@@ -149,6 +148,7 @@ void Server::Apply(const Config& config) {
   state_->budget.SetMaxWaiting(queued);
   if (state_->scratch != nullptr) state_->scratch->budget().SetMaxWaiting(queued);
   state_->budget.SetLimit(config.memory_budget_bytes);
+  state_->settings.max_queue_wait = Milliseconds(config.max_queue_wait);
   state_->watchdog.SetLimits({.write = Milliseconds(config.write_stall_timeout),
                               .upload = Milliseconds(config.read_stall_timeout),
                               .idle = Milliseconds(config.idle_stream_timeout)});

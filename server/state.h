@@ -24,6 +24,7 @@
 #include "server/authenticator.h"
 #include "server/executor.h"
 #include "server/lifecycle.h"
+#include "server/measurement_seconds.h"
 #include "server/metrics.h"
 #include "server/plan_store.h"
 #include "server/work_watch.h"
@@ -90,7 +91,7 @@ class ProviderRegistry {
 // What of the configuration the services read.
 struct ServiceSettings {
   // That work waits for memory at most; then it is OVERLOADED.
-  std::chrono::milliseconds max_queue_wait{30'000};
+  std::atomic<std::chrono::milliseconds> max_queue_wait{std::chrono::milliseconds(30'000)};
   std::string data_root;  // canonical path of server-side files; empty: none may be read
   std::atomic<std::chrono::seconds> dataset_ttl{std::chrono::seconds(3600)};
   bool tls = false;  // TCP is encrypted
@@ -129,6 +130,7 @@ struct ServerState {
   schedule::ProgramCache programs{1024, int64_t{64} << 20};
   planner::PlanCache plan_cache{int64_t{64} << 20};
   PlanStore plans{int64_t{64} << 20};
+  MeasurementSeconds measurement_seconds;
   WriteWatchdog watchdog;
   WorkWatch work_watch;
   std::shared_ptr<ContentStore> store;          // data sets and tensors by content

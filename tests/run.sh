@@ -54,5 +54,12 @@ ctest --test-dir "$build" --output-on-failure -j "$jobs"
 step "Python tests, through generated stubs"
 TENON_BUILD_DIR="$(realpath "$build")" "$python" -m pytest -q tests/python
 
+step "Python package: its wheel, beside its peers, in an environment of its own"
+package=$(realpath "$build")/package
+"$python" -m venv --system-site-packages "$package"
+"$package/bin/pip" install --quiet --no-cache-dir --no-deps -r tests/client/python/requirements.txt
+"$package/bin/pip" install --quiet --no-cache-dir ./client/python
+
 step "Python tests, of the package"
-TENON_BUILD_DIR="$(realpath "$build")" "$python" -m pytest -q tests/client/python
+TENON_BUILD_DIR="$(realpath "$build")" TENON_PACKAGE=installed \
+  "$package/bin/python" -m pytest -q tests/client/python

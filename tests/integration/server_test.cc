@@ -320,11 +320,13 @@ TEST(Server, TakesUpLimitsAndTimesAgain) {
   EXPECT_FALSE(scratch.ReserveInTurn(request).ok());  // nobody may wait
   config.max_queued_requests = 1;
   config.memory_budget_bytes = int64_t{1} << 29;
+  config.max_queue_wait = absl::Seconds(7);
   config.drain_delay = absl::ZeroDuration();
   server->Apply(config);
   EXPECT_TRUE(scratch.ReserveInTurn(request).ok());
   EXPECT_TRUE(scratch.Leave(request.ticket));
   EXPECT_EQ(InfoOf(*server).limits().memory_budget_bytes(), int64_t{1} << 29);
+  EXPECT_EQ(server->state()->settings.max_queue_wait.load(), std::chrono::seconds(7));
   server->Shutdown();
   EXPECT_TRUE(server->Wait());  // not after an hour
   rmdir(config.scratch_dir.c_str());

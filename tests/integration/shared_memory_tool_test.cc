@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "backends/core/file.h"
@@ -64,7 +65,11 @@ TEST_F(SharedMemoryTool, ContractionsNameTheirOperandsThere) {
   sent.push_back(Path("sent.npy"));
   shared.insert(shared.end(), {Path("shared.npy"), "--shared-memory", "8MiB"});
   ASSERT_EQ(Run(sent).code, tool::kExitOk);
+  // The call is counted a moment after its client has its end.
+  constexpr int64_t kSent = 2 * 160 * 160 * static_cast<int64_t>(sizeof(double));
+  while (Received(server::Method::kContract) == 0) std::this_thread::yield();
   const int64_t received = Received(server::Method::kContract);
+  EXPECT_EQ(received, kSent);
   const Result result = Run(shared);
   ASSERT_EQ(result.code, tool::kExitOk) << result.err;
   EXPECT_EQ(server_->state()->shared_memory->figures().found, 1);

@@ -248,9 +248,20 @@ TEST_F(ContractionLifeTest, BriefReportsLeaveTheDetailsOut) {
   header.mutable_result()->set_report_detail(v1::REPORT_DETAIL_BRIEF);
   const Answer answer = Contract(&server_, header);
   ASSERT_TRUE(answer.status.ok());
-  EXPECT_FALSE(answer.report->plan().has_path());
+  EXPECT_FALSE(answer.report->has_plan());
   EXPECT_FALSE(answer.report->memory().has_plan());
-  EXPECT_EQ(answer.report->providers(0).kernels_size(), 0);
+  const v1::PlanSummary& plan = answer.accepted->plan();
+  EXPECT_FALSE(plan.has_path() || plan.has_total() || plan.has_provenance());
+  v1::PlanSummary full = Contract(&server_, MatrixProduct()).accepted->plan();
+  EXPECT_TRUE(full.has_path() && full.has_total() && full.has_provenance());
+  EXPECT_EQ(plan.program_fingerprint(), full.program_fingerprint());
+  EXPECT_EQ(plan.predicted_seconds(), full.predicted_seconds());
+  EXPECT_EQ(plan.flops(), full.flops());
+  EXPECT_EQ(answer.report->providers_size() + answer.report->provider_choices_size(), 0);
+  EXPECT_EQ(answer.report->server_version(), "");
+  EXPECT_FALSE(answer.accepted->has_memory());
+  EXPECT_EQ(answer.accepted->providers_size(), 0);
+  EXPECT_GT(answer.accepted->planned_peak_bytes(), 0);
   // The server makes an id up, another one every time.
   EXPECT_FALSE(answer.accepted->request_id().empty());
   EXPECT_NE(Contract(&server_, header).accepted->request_id(), answer.accepted->request_id());

@@ -141,6 +141,40 @@ TEST(MeasurementQueue, WhatIsRefusedIsRefusedAtTheHeader) {
   EXPECT_TRUE(server.AllReleased());
 }
 
+// The first call takes as long as the gate is held; so would the second one.
+TEST(MeasurementQueue, ADeadlineBeforeTheFirstScoreIsRefused) {
+  constexpr std::chrono::milliseconds kHeld(1500);
+  TestServer server;
+  v1::MeasureHeader header = Header(MakeMatrix(kRows, 3, 1), {"tnc"});
+  header.mutable_execution()->set_provider("gated");
+  header.mutable_execution()->set_in_flight(1);
+  const auto call = [&](std::chrono::milliseconds deadline, const std::function<void()>& inside) {
+    MeasureClient client(&server, std::chrono::system_clock::now() + deadline);
+    client.Send(header);
+    client.Send(Frame(InlineProjection(0, MakeMatrix(kRows, 2, 1))));
+    inside();
+    client.ReadAll();
+    return ErrorOf(client.Finish());
+  };
+  Gate::Close();
+  const CallError first = call(std::chrono::minutes(2), [&] {
+    Gate::AwaitInside(1);
+    const auto until = std::chrono::steady_clock::now() + kHeld;
+    while (std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    Gate::Open();
+  });
+  EXPECT_EQ(first.code, grpc::StatusCode::OK) << first.message;
+  const CallError refused = call(kHeld, [] {});
+  EXPECT_EQ(refused.reason, "DEADLINE_INFEASIBLE");
+  EXPECT_GE(std::stod(refused.metadata.at("estimate_seconds")), 1.5);
+  EXPECT_LE(std::stod(refused.metadata.at("remaining_seconds")), 1.6);  // gRPC rounds up
+  // Other work is not judged by it, nor a call with time enough.
+  EXPECT_EQ(call(std::chrono::minutes(2), [] {}).code, grpc::StatusCode::OK);
+  header = Header(MakeMatrix(kRows, 3, 1), {"srho"});
+  EXPECT_NE(call(kHeld, [] {}).reason, "DEADLINE_INFEASIBLE");
+  EXPECT_TRUE(server.AllReleased());
+}
+
 TEST(MeasurementQueue, WaitsForTemporaryFiles) {
   const std::filesystem::path root =
       std::filesystem::path(::testing::TempDir()) / "measurement_queue_scratch";
@@ -173,6 +207,8 @@ TEST(MeasurementQueue, WaitsForTemporaryFiles) {
   const CallError refused = ErrorOf(client.Finish());
   EXPECT_EQ(refused.reason, "OVERLOADED");
   EXPECT_EQ(refused.message.substr(0, 15), "temporary files");
+  // The call's folder goes with the call, a moment after its end is told.
+  Await([&] { return std::filesystem::is_empty(root); });
   std::filesystem::remove_all(root);
 }
 

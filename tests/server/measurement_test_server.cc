@@ -197,8 +197,11 @@ std::string Summary(const v1::ErrorDetail& detail) {
   return CodeName(detail.code()) + " " + detail.reason() + " " + detail.field();
 }
 
-MeasureClient::MeasureClient(TestServer* server)
-    : stream_(server->measurement().Measure(&context_)) {}
+MeasureClient::MeasureClient(TestServer* server,
+                             std::optional<std::chrono::system_clock::time_point> deadline) {
+  if (deadline.has_value()) context_.set_deadline(*deadline);
+  stream_ = server->measurement().Measure(&context_);
+}
 
 MeasureClient::~MeasureClient() {
   if (finished_) return;

@@ -5,9 +5,11 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -74,7 +76,9 @@ std::string Summary(const v1::ErrorDetail& detail);
 // A Measure call.
 class MeasureClient {
  public:
-  explicit MeasureClient(TestServer* server);
+  explicit MeasureClient(
+      TestServer* server,
+      std::optional<std::chrono::system_clock::time_point> deadline = std::nullopt);
   ~MeasureClient();
 
   // False when the call is over already.

@@ -12,18 +12,28 @@ import importlib
 from collections.abc import Iterator
 from typing import Any
 
+from tenon import measures, metrics
+from tenon._measurement import MeasureStream
 from tenon.client import Client, default_client, parse_bytes, set_default_client
-from tenon.errors import (Cancelled, DeadlineExceeded, InvalidRequest, NotFound, NotPermitted,
-                          Refused, TenonError, Unavailable, Unsupported)
+from tenon.datasets import Dataset
+from tenon.errors import (Cancelled, DeadlineExceeded, ExceedsBudget, InvalidRequest, NotFound,
+                          NotPermitted, Refused, TenonError, Unavailable, Unsupported)
 from tenon.expressions import ContractExpression
+from tenon.measure_ids import MEASURE
 from tenon.plans import Plan
 from tenon.reports import ContractionReport
+from tenon.scores import MeasurementReport, Scores
+from tenon.zadu import (ZADU, EmbeddingExecutionError, EmbeddingResult, ExecutionConfig, MeasureId,
+                        Spec, make_spec)
 
-__all__ = ["Cancelled", "Client", "ContractExpression", "ContractionReport", "DeadlineExceeded",
-           "InvalidRequest",
-           "NotFound", "NotPermitted", "Plan", "Refused", "TenonError", "Unavailable",
-           "Unsupported", "connect", "contract", "default_client", "einsum", "parse_bytes", "plan",
-           "set_default_client",
+__all__ = ["Cancelled", "Client", "ContractExpression", "ContractionReport", "Dataset",
+           "DeadlineExceeded",
+           "EmbeddingExecutionError", "EmbeddingResult", "ExceedsBudget", "ExecutionConfig",
+           "InvalidRequest", "MEASURE", "MeasureId", "MeasurementReport", "NotFound",
+           "NotPermitted", "Plan", "Refused", "Scores", "Spec", "TenonError", "Unavailable",
+           "Unsupported", "ZADU", "connect", "contract", "default_client", "einsum", "make_spec",
+           "measure", "measures", "metrics",
+           "parse_bytes", "plan", "set_default_client",
            # of opt_einsum, cotengra and quimb
            "Optimizer", "aio", "contract_expression", "contract_many", "contract_tree", "tree"]
 
@@ -66,6 +76,12 @@ def contract_tree(tree: Any, arrays: Any, **options: Any) -> Any:
 def tree(*arguments: Any, **options: Any) -> Any:
     """`Client.tree` of the default client."""
     return default_client().tree(*arguments, **options)
+
+
+def measure(*arguments: Any, **options: Any) -> MeasureStream:
+    """`Client.measure` of the default client."""
+    return default_client().measure(*arguments, **options)
+
 
 
 def __getattr__(name: str) -> Any:

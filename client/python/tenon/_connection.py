@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import grpc
@@ -73,6 +73,16 @@ class Connection:
             return method(request, timeout=timeout, metadata=self._metadata)
         except ValueError:  # gRPC's word for a closed channel
             raise errors.Unavailable("the client is closed") from None
+
+    def upload(self, method: Any, requests: Iterator[Any], timeout: float | None = None) -> Any:
+        """The one answer to a stream of requests. Leaving it by an exception cancels the call."""
+        call = method.future(requests, timeout=timeout, metadata=self._metadata)
+        try:
+            return call.result()
+        except grpc.RpcError as error:
+            raise errors.from_rpc(error) from None
+        finally:
+            call.cancel()
 
     def close(self) -> None:
         self.channel.close()

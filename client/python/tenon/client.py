@@ -7,16 +7,19 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tenon import _backends, _fields, _networks, _questions, _streams, _tasks, expressions
+from tenon import (_backends, _fields, _measure_calls, _networks, _questions, _streams, _tasks,
+                   expressions)
 from tenon._connection import Connection, frames
 from tenon._contraction import Question
 from tenon._endpoint import Endpoint
+from tenon._measurement import MeasureStream
 from tenon._networks import Network
 from tenon._sizes import parse_bytes
+from tenon.datasets import Datasets
 from tenon.expressions import ContractExpression, Spec
 from tenon.plans import Plan
 from tenon.shared_memory import SharedMemory
-from tenon.v1 import contraction_pb2, provider_pb2
+from tenon.v1 import contraction_pb2, measure_info_pb2, measurement_pb2, provider_pb2
 
 __all__ = ["Client", "default_client", "parse_bytes", "set_default_client"]
 
@@ -33,7 +36,7 @@ class Client:
       flags: further flags of the private server, for example ``["--memory_budget=8GiB"]``.
       token: goes with every call; to other machines only with tls.
       tls, tls_ca, tls_cert, tls_key, tls_server_name: encryption, as in the C++ client.
-      timeout: seconds that calls may take which name none.
+      timeout: seconds that calls may take which name none; streams of projections may take longer.
       shared_memory: size of a pool, as "1GiB" (True: that), that is shared with a server on the
         same host. Operands and results of contractions of 64 KiB and more lie there instead of being
         sent; results until they are collected. Where that can't be, they are sent, and
@@ -241,6 +244,75 @@ class Client:
         for frame in frames(call):
             answer.take(frame)
         return answer.plan()
+
+    def measure(self, data: Any, measures: Any, projections: Any = None, *, labels: Any = None,
+                rng: str = "counter", on_error: str = "skip",
+                on_progress: Callable[[measurement_pb2.MeasureProgress], None] | None = None,
+                timeout: float | None = None, **options: Any) -> MeasureStream:
+        """Scores projections of a data set, one by one and in order.
+
+            for item in client.measure(data, ["tnc", ("snc", {"seed": 1})], projections):
+                print(item.name, item["trustworthiness"])
+
+        Args:
+          data: the original space: a matrix of n rows, a kept `Dataset`, or its handle.
+          measures: ids or aliases, ``(id, parameters)`` or ``{"id": ..., "params": ...}``;
+            `measures` tells which there are. Parameters are those of the contract's
+            ``measure_spec.proto``; ``random_state``, ``n_jobs`` and ``clustering_args`` are
+            understood too, and a function of two rows as ``metric`` of the gap index.
+          projections: an iterable of matrices of n rows, or of pairs of name and matrix; or a dict
+            of matrices by name; or one matrix. It is read as results are, a few items ahead.
+          labels: one number or text per row; for the measures that need them.
+          rng: "counter" (the server's own) or "numpy" (the random numbers of zadu and NumPy).
+          on_error: what a projection that can't be scored does: "skip" (its `Scores` carry the
+            error), "skip_measure" (only the measures that failed carry one), "stop" (the last
+            result is the error), or "raise".
+          on_progress: is called with messages ``MeasureProgress``, every ``progress_interval``
+            seconds (0.2).
+          return_local: the score of every row too, for the measures that have it.
+          geodesic: great-circle distances between longitude and latitude (radians) in the data set.
+          providers: who builds what the measures share, for example "cpu"; ``allow_fallback``: the
+            CPU may build what it can't.
+          dtype: of distances, float64 (default) or float32.
+          memory_budget, temporary_budget: largest planned peak of memory and of files, in bytes or
+            as "4GiB"; temporary_directory, pair_order ("auto", "memory", "external").
+          in_flight: projections read before their results are taken. Default: the server's choice.
+          threads, batch, priority ("interactive", "default", "bulk"), max_queue (seconds).
+          keep: the server keeps the data set, under the handle in the report.
+          server_files, limit: in place of `projections`: a pattern of .npy files below the server's
+            data root, and how many of them at most.
+          expected: how many projections will come, a hint for planning.
+          timeout: seconds for the whole stream. Default: none, since projections may take long to
+            make.
+
+        Returns:
+          A `MeasureStream`, an iterator of `Scores`. Nothing is sent before its first ``next()``.
+
+        Raises:
+          InvalidRequest, TypeError: at once, for what the client can tell; `TenonError` from
+            ``next()``, for what the server refuses.
+        """
+        return _measure_calls.start(self._connection, self.datasets, data, measures, projections,
+                                    labels, rng=rng, on_error=on_error, on_progress=on_progress,
+                                    timeout=timeout, options=options)
+
+    def measures(self) -> list[measure_info_pb2.MeasureInfo]:
+        """Every measure of this server: parameters, outputs, definition, publications."""
+        return list(self._connection.unary(self._connection.measurement.ListMeasures,
+                                           measurement_pb2.ListMeasuresRequest(),
+                                           self._timeout).measures)
+
+    def provider_is_ready(self, name: str) -> bool:
+        """Whether the server has a provider of this name, with a device that works."""
+        answer = self._connection.unary(self._connection.provider.ListProviders,
+                                        provider_pb2.ListProvidersRequest(), self._timeout)
+        return any(provider.name == name and provider.state == provider_pb2.PROVIDER_STATE_READY
+                   for provider in answer.providers)
+
+    @property
+    def datasets(self) -> Datasets:
+        """Data sets that the server keeps."""
+        return Datasets(self._connection, self._timeout)
 
 
 _default: Client | None = None

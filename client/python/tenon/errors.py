@@ -7,9 +7,10 @@ import dataclasses
 import grpc
 
 from tenon import _wire
+from tenon.v1 import errors_pb2
 
-__all__ = ["TenonError", "InvalidRequest", "NotFound", "Refused", "Unavailable", "Cancelled",
-           "DeadlineExceeded", "NotPermitted", "Unsupported"]
+__all__ = ["TenonError", "InvalidRequest", "NotFound", "Refused", "ExceedsBudget", "Unavailable",
+           "Cancelled", "DeadlineExceeded", "NotPermitted", "Unsupported"]
 
 _DETAILS = "grpc-status-details-bin"
 
@@ -55,6 +56,10 @@ class Refused(TenonError):
     """It exceeds memory, quotas or limits, or the server has too much to do now."""
 
 
+class ExceedsBudget(Refused, MemoryError):
+    """Not even the smallest way to do it fits the request's own memory or temporary budget."""
+
+
 class Unavailable(TenonError, ConnectionError):
     """No server was reached, or it starts, drains, or has lost its device."""
 
@@ -89,6 +94,22 @@ _CLASSES = {
     grpc.StatusCode.UNIMPLEMENTED: Unsupported,
 }
 
+_BUDGET_REASONS = ("EXCEEDS_MEMORY_BUDGET", "EXCEEDS_TEMPORARY_BUDGET")
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+
+
+def _class_of(code: grpc.StatusCode, reason: str) -> type[TenonError]:
+    return ExceedsBudget if reason in _BUDGET_REASONS else _CLASSES.get(code, TenonError)
+
+
+def from_detail(detail: errors_pb2.ErrorDetail) -> TenonError:
+    """The error that stands inside a message, for example in the place of a projection's scores."""
+    code = _CODES.get(detail.code, grpc.StatusCode.UNKNOWN)
+    delay = detail.retry_delay_seconds if detail.HasField("retry_delay_seconds") else None
+    return _class_of(code, detail.reason)(
+        detail.message, code=code, reason=detail.reason, field=detail.field,
+        metadata=dict(detail.metadata), retry_delay=delay)
+
 
 @dataclasses.dataclass
 class _Details:
@@ -112,7 +133,7 @@ def from_rpc(error: grpc.RpcError) -> TenonError:
     head, colon, rest = message.partition(": ")
     if not details.reason and colon and head.isupper() and head.replace("_", "").isalpha():
         details.reason, message = head, rest
-    return _CLASSES.get(code, TenonError)(
+    return _class_of(code, details.reason)(
         message, code=code, reason=details.reason, field=details.field, metadata=details.metadata,
         retry_delay=details.retry_delay)
 

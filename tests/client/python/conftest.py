@@ -1,4 +1,7 @@
-"""The package as it would be installed, and a private server of this build."""
+"""The package as it would be installed, and a private server of this build.
+
+With TENON_PACKAGE=installed it is the one that is installed.
+"""
 
 import os
 import pathlib
@@ -27,6 +30,8 @@ def pytest_configure(config):
     """Before the tests are imported: they import tenon."""
     os.environ["TENON_TENOND"] = str(BUILD / "server" / "tenond")
     os.environ.pop("TENON_SERVER", None)
+    if os.environ.get("TENON_PACKAGE") == "installed":
+        return
     folder = tempfile.TemporaryDirectory(prefix="tenon-package-")
     config.add_cleanup(folder.cleanup)
     make_package(pathlib.Path(folder.name))
