@@ -54,6 +54,9 @@ ctest --test-dir "$build" --output-on-failure -j "$jobs"
 step "Python tests, through generated stubs"
 TENON_BUILD_DIR="$(realpath "$build")" "$python" -m pytest -q tests/python
 
+step "Examples in Go and Ruby, and grpcurl lines"
+TENON_BUILD_DIR="$(realpath "$build")" "$python" -m pytest -q tests/client/languages
+
 step "Python package: its wheel, beside its peers, in an environment of its own"
 package=$(realpath "$build")/package
 "$python" -m venv --system-site-packages "$package"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.errors import InvalidRequest
+from tenon.errors import InvalidRequest, TenonError
 from tenon.v1 import tensor_pb2
 
 INLINE_BYTES = 1 << 16  # exclusive: the contract's limit for one tensor inside a message
@@ -20,7 +20,7 @@ _NUMPY = {value: dtype for dtype, value in _TYPES.items()}
 
 
 def to_numpy(value: Any) -> np.ndarray:
-    """A host array of anything: NumPy, DLPack (torch, JAX, CuPy by way of the host), buffers, lists.
+    """A host array of anything: NumPy, DLPack (torch, JAX; CuPy through the host), buffers, lists.
 
     Little-endian and in C order; a copy only where that is not so already, or the values lie on a
     device.
@@ -87,8 +87,8 @@ class Receiver:
     def add(self, chunk: tensor_pb2.TensorChunk) -> None:
         end = self._at + len(chunk.data)
         if chunk.offset_bytes != self._at or end > len(self._bytes):
-            raise RuntimeError(f"a chunk at {chunk.offset_bytes} of {len(chunk.data)} bytes; expected "
-                               f"is {self._at} of {len(self._bytes)}")
+            raise TenonError(f"a chunk at {chunk.offset_bytes} of {len(chunk.data)} bytes; expected "
+                             f"is {self._at} of {len(self._bytes)}")
         self._bytes[self._at:end] = chunk.data
         self._at = end
 

@@ -2,58 +2,38 @@
 
 from __future__ import annotations
 
-import os
-import pathlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import grpc
 
-from tenon import _local, errors
+from tenon import _frames, _local, errors
+from tenon._endpoint import Endpoint
+from tenon._sharing import Sharing
 from tenon.v1 import (admin_pb2_grpc, contraction_pb2_grpc, dataset_pb2_grpc, job_pb2_grpc,
                       measurement_pb2_grpc, provider_pb2, provider_pb2_grpc)
 
-_OPTIONS = [("grpc.max_receive_message_length", 8 << 20),
-            ("grpc.primary_user_agent", "tenon-python"),
-            # A server that comes back is found soon.
-            ("grpc.max_reconnect_backoff_ms", 5000)]
 _Answer = TypeVar("_Answer")
 
 
 class Connection:
     """Stubs on one channel. Thread-safe."""
 
-    def __init__(self, address: str | None = None, *, tenond: str | os.PathLike[str] | None = None,
-                 flags: Sequence[str] = (), token: str | None = None, tls: bool = False,
-                 tls_ca: str | os.PathLike[str] | None = None,
-                 tls_cert: str | os.PathLike[str] | None = None,
-                 tls_key: str | os.PathLike[str] | None = None,
-                 tls_server_name: str | None = None) -> None:
-        address = address or os.environ.get("TENON_SERVER") or None
-        self.local = _local.LocalServer(tenond, flags) if address is None else None
-        self.address = self.local.address if self.local is not None else address
-        encrypted = tls or any(name is not None for name in (tls_ca, tls_cert, tls_server_name))
-        self._metadata = [("authorization", f"Bearer {token}")] if token else []
-        if token and not encrypted and not _is_loopback(self.address):
-            raise errors.InvalidRequest("a token is not sent to another machine without tls",
-                                        field="token")
-        options = list(_OPTIONS)
-        if tls_server_name is not None:
-            options.append(("grpc.ssl_target_name_override", tls_server_name))
-        if encrypted:
-            read = lambda path: pathlib.Path(path).read_bytes() if path is not None else None
-            self.channel = grpc.secure_channel(
-                self.address, grpc.ssl_channel_credentials(read(tls_ca), read(tls_key),
-                                                           read(tls_cert)), options)
-        else:
-            self.channel = grpc.insecure_channel(self.address, options)
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self.local, self.address = endpoint.local, endpoint.address
+        self._metadata = endpoint.metadata
+        self.channel = endpoint.channel(grpc)
+        self.contract = _frames.method(self.channel)
+        self.contract_header_only = _frames.header_only(self.channel)
         self.contraction = contraction_pb2_grpc.ContractionServiceStub(self.channel)
         self.measurement = measurement_pb2_grpc.MeasurementServiceStub(self.channel)
         self.datasets = dataset_pb2_grpc.DatasetServiceStub(self.channel)
         self.jobs = job_pb2_grpc.JobServiceStub(self.channel)
         self.provider = provider_pb2_grpc.ProviderServiceStub(self.channel)
         self.admin = admin_pb2_grpc.AdminServiceStub(self.channel)
+        self.sharing = Sharing(endpoint.shared_bytes) if endpoint.shared_bytes else None
         self._info: provider_pb2.GetServerInfoResponse | None = None
         self._lock = threading.Lock()
         if self.local is not None:
@@ -84,10 +64,15 @@ class Connection:
             return method(request, timeout=timeout, metadata=self._metadata)
         except grpc.RpcError as error:
             raise errors.from_rpc(error) from None
+        except ValueError:  # gRPC's word for a closed channel
+            raise errors.Unavailable("the client is closed") from None
 
     def stream(self, method: Callable[..., Any], request: Any, timeout: float | None = None) -> Any:
         """The running call; errors come from its iteration: see `frames`."""
-        return method(request, timeout=timeout, metadata=self._metadata)
+        try:
+            return method(request, timeout=timeout, metadata=self._metadata)
+        except ValueError:  # gRPC's word for a closed channel
+            raise errors.Unavailable("the client is closed") from None
 
     def upload(self, method: Any, requests: Iterator[Any], timeout: float | None = None) -> Any:
         """The one answer to a stream of requests. Leaving it by an exception cancels the call."""
@@ -101,8 +86,9 @@ class Connection:
 
     def close(self) -> None:
         self.channel.close()
-        if self.local is not None:
-            self.local.close()
+        if self.sharing is not None:
+            self.sharing.close()
+        self._endpoint.close()
 
 
 def frames(call: Any) -> Any:
@@ -113,8 +99,3 @@ def frames(call: Any) -> Any:
         raise errors.from_rpc(error) from None
     finally:
         call.cancel()
-
-
-def _is_loopback(address: str) -> bool:
-    host = address.rpartition(":")[0].strip("[]")
-    return address.startswith("unix:") or host in ("localhost", "::1") or host.startswith("127.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,9 +30,8 @@ def to_wire(labels: Any) -> list[measurement_pb2.Labels]:
         if kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
             raise InvalidRequest("labels are whole numbers below 2^63", reason="BAD_LABELS",
                                  field="labels")
-        values: Sequence[Any] = array.astype(np.int64)
         return [measurement_pb2.Labels(int64s=measurement_pb2.Int64Labels(values=part))
-                for part in _number_parts(values)]
+                for part in _number_parts(array.astype(np.int64))]
     if kind == "f":
         return [measurement_pb2.Labels(doubles=measurement_pb2.DoubleLabels(values=part))
                 for part in _number_parts(array.astype(np.float64))]

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tenon.errors import Unavailable
 
@@ -35,12 +35,14 @@ class LocalServer:
     """
 
     def __init__(self, binary: str | os.PathLike[str] | None = None,
-                 flags: Sequence[str] = ()) -> None:
+                 flags: Sequence[str] = (), *, shares_memory: bool = False) -> None:
         program = find_tenond(binary)
         self._folder = tempfile.TemporaryDirectory(prefix="tenon-")
         folder = pathlib.Path(self._folder.name)
         self._log = folder / "log"
         self.address = f"unix:{folder / 'socket'}"
+        if shares_memory:
+            flags = [f"--shared_memory_socket={folder / 'memory'}", *flags]
         with open(self._log, "wb") as log:
             # A group of its own: Ctrl-C in a terminal cancels calls, it does not stop the server.
             self._process = subprocess.Popen(
@@ -80,13 +82,22 @@ class LocalServer:
         self._folder.cleanup()
 
 
-def wait_until(ready, check, seconds: float = _START_SECONDS) -> None:
+def wait_until(ready: Callable[[], bool], check: Callable[[], None],
+               seconds: float = _START_SECONDS) -> None:
     """Asks `ready` until it is true; `check` raises when that can't happen any more."""
+    for pause in pauses(check, seconds):
+        if ready():
+            return
+        time.sleep(pause)
+
+
+def pauses(check: Callable[[], None], seconds: float = _START_SECONDS) -> Iterator[float]:
+    """How long to wait before each further question; Unavailable when the time is over."""
     deadline = time.monotonic() + seconds
     pause = 0.005
-    while not ready():
+    while True:
+        yield pause
         check()
         if time.monotonic() > deadline:
             raise Unavailable(f"the server is not ready after {seconds:g} seconds")
-        time.sleep(pause)
         pause = min(2 * pause, 0.2)

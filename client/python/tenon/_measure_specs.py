@@ -90,6 +90,8 @@ def _fill(message: Any, parameters: Mapping[str, Any], where: str) -> None:
 
 def _set(message: Any, field: Any, value: Any, where: str) -> None:
     if field.type == field.TYPE_MESSAGE:
+        if not isinstance(value, Mapping):
+            raise TypeError(f"{where} is {type(value).__name__}; expected is a dict")
         inner = getattr(message, field.name)
         inner.SetInParent()
         _fill(inner, value, where)
@@ -224,7 +226,8 @@ def _dbscan(arguments: Parameters) -> Parameters:
     if callable(arguments.get("metric")):
         raise Unsupported("DBSCAN takes the name of a metric, not a function",
                           reason="BAD_PARAMETER", field="clustering_args.metric")
-    metric = _SCIPY_NAMES.get(arguments.get("metric"), arguments.get("metric"))
+    given = arguments.get("metric")
+    metric = _SCIPY_NAMES.get(str(given), given)
     return {**arguments, "metric": metric,
             "minkowski_p": order if metric == "minkowski" else None}
 

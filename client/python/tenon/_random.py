@@ -34,9 +34,11 @@ def seed_of(state: Any) -> int:
 
 
 def _untouched_seed(state: np.random.RandomState) -> int | None:
-    kind, key, position, *_ = state.get_state(legacy=True)
+    now = state.get_state(legacy=False)
+    kind, key, position = now["bit_generator"], now["state"]["key"], now["state"]["pos"]
     if kind != "MT19937" or position != len(key):
         return None
     # Seeding by a number puts it in the first word and derives all others from it.
     seed = int(key[0])
-    return seed if np.array_equal(np.random.RandomState(seed).get_state()[1], key) else None
+    fresh = np.random.RandomState(seed).get_state(legacy=False)["state"]["key"]
+    return seed if np.array_equal(fresh, key) else None

@@ -1,15 +1,19 @@
-"""Protobuf's wire format, as far as the status details of errors need it.
+"""Protobuf's wire format, as far as the status details of errors and chunks need it.
 
-No generated code: the names google.rpc.* would clash with googleapis-common-protos.
+No generated code for the former: the names google.rpc.* would clash with googleapis-common-protos.
+For the latter it would copy every byte several times.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 
-def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each field: an integer, or bytes. ValueError where it is cut off."""
+def fields(data: Any) -> Iterator[tuple[int, Any]]:
+    """Number and value of each field: an integer, or bytes (a view of a view). ValueError where it
+    is cut off.
+    """
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -30,7 +34,26 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         at += size
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def number(field: int, value: int) -> bytes:
+    """An integer field that is not negative; nothing for 0."""
+    return _encoded(field << 3) + _encoded(value) if value else b""
+
+
+def head(field: int, size: int) -> bytes:
+    """What stands before the bytes of a field."""
+    return _encoded(field << 3 | 2) + _encoded(size)
+
+
+def _encoded(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _varint(data: Any, at: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 64, 7):
         if at >= len(data):

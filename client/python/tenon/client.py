@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from tenon import _contraction, _measure_calls, plans
+from tenon import (_backends, _fields, _measure_calls, _networks, _questions, _streams, _tasks,
+                   expressions)
 from tenon._connection import Connection, frames
-from tenon._detail import fill_detail
+from tenon._contraction import Question
+from tenon._endpoint import Endpoint
 from tenon._measurement import MeasureStream
+from tenon._networks import Network
 from tenon._sizes import parse_bytes
 from tenon.datasets import Datasets
-from tenon.errors import InvalidRequest
+from tenon.expressions import ContractExpression, Spec
 from tenon.plans import Plan
-from tenon.reports import ContractionReport
-from tenon.v1 import (contraction_pb2, execution_pb2, measure_info_pb2, measurement_pb2, plan_pb2,
-                      provider_pb2)
+from tenon.shared_memory import SharedMemory
+from tenon.v1 import contraction_pb2, measure_info_pb2, measurement_pb2, provider_pb2
 
 __all__ = ["Client", "default_client", "parse_bytes", "set_default_client"]
 
@@ -37,6 +37,10 @@ class Client:
       token: goes with every call; to other machines only with tls.
       tls, tls_ca, tls_cert, tls_key, tls_server_name: encryption, as in the C++ client.
       timeout: seconds that calls may take which name none; streams of projections may take longer.
+      shared_memory: size of a pool, as "1GiB" (True: that), that is shared with a server on the
+        same host. Operands and results of contractions of 64 KiB and more lie there instead of being
+        sent; results until they are collected. Where that can't be, they are sent, and
+        `shared_memory_reason` says why.
     """
 
     def __init__(self, address: str | None = None, *, tenond: str | os.PathLike[str] | None = None,
@@ -44,10 +48,12 @@ class Client:
                  tls_ca: str | os.PathLike[str] | None = None,
                  tls_cert: str | os.PathLike[str] | None = None,
                  tls_key: str | os.PathLike[str] | None = None,
-                 tls_server_name: str | None = None, timeout: float = 3600.0) -> None:
-        self._connection = Connection(address, tenond=tenond, flags=flags, token=token, tls=tls,
-                                      tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key,
-                                      tls_server_name=tls_server_name)
+                 tls_server_name: str | None = None, timeout: float = 3600.0,
+                 shared_memory: int | str | bool | None = None) -> None:
+        self._connection = Connection(Endpoint(
+            address, tenond=tenond, flags=flags, token=token, tls=tls, tls_ca=tls_ca,
+            tls_cert=tls_cert, tls_key=tls_key, tls_server_name=tls_server_name,
+            shared_memory=shared_memory))
         self._timeout = timeout
 
     @property
@@ -59,6 +65,18 @@ class Client:
     def info(self) -> provider_pb2.GetServerInfoResponse:
         """What the server is and allows; asked once."""
         return self._connection.info()
+
+    @property
+    def shared_memory(self) -> SharedMemory | None:
+        """The pool, for arrays of one's own (``empty``); None: see `shared_memory_reason`."""
+        sharing = self._connection.sharing
+        return sharing.open(self.info) if sharing is not None else None
+
+    @property
+    def shared_memory_reason(self) -> str | None:
+        """Why tensors are sent; None: they lie in shared memory."""
+        sharing = self._connection.sharing
+        return sharing.reason if sharing is not None else "it was not asked for"
 
     def close(self) -> None:
         """Closes the connection, and stops a private server."""
@@ -83,47 +101,64 @@ class Client:
           operands: the arrays, in its order.
           return_info, options: as for `contract`.
         """
-        arrays = _contraction.prepare(operands)
-        header = contraction_pb2.ContractHeader()
-        header.einsum.subscripts = subscripts
-        for _ in arrays:
-            header.einsum.operands.add()
-        return self._run(header, header.einsum.operands, arrays, return_info, options)
+        if _backends.is_native(options.get("backend")):
+            options.pop("backend", None)
+            return self._do(_questions.einsum(subscripts, operands, options, timeout=self._timeout,
+                                              return_info=return_info))
+        return self.contract(*_networks.parse(subscripts), None, operands, return_info=return_info,
+                             **options)
 
-    def contract(self, inputs: Sequence[Sequence[Hashable]], output: Sequence[Hashable],
-                 size_dict: Mapping[Hashable, int] | None, arrays: Sequence[Any], *,
-                 return_info: bool = False, **options: Any) -> Any:
+    def contract(self, inputs: Sequence[Sequence[Hashable]] | Any,
+                 output: Sequence[Hashable] | None = None,
+                 size_dict: Mapping[Hashable, int] | None = None,
+                 arrays: Sequence[Any] | None = None, **options: Any) -> Any:
         """The sum over all indices that are not in `output` of the product of all arrays.
 
         Args:
-          inputs: the indices of each array; anything hashable.
-          output: the indices of the result.
+          inputs: the indices of each array, anything hashable; or a quimb ``TensorNetwork``, which
+            brings its own sizes and arrays. Then the result is what its ``contract`` gives: a
+            number or a ``Tensor``, ``tn.exponent`` included; ``output_inds`` is another word for `output`,
+            and ``preserve_tensor`` and ``drop_tags`` are understood.
+          output: the indices of the result; ``None``: those that stand once.
           size_dict: size of each index; ``None``: from the arrays.
           arrays: NumPy arrays, or anything with DLPack or the buffer protocol.
           return_info: also return a `ContractionReport`.
           options: any of the following.
           plan: a `Plan` to run along; or
           path, sliced: a path (linear; ``ssa=True``: single assignment) and sliced indices; or
+          optimize: what opt_einsum and cotengra take: a path, a ``ContractionTree``, an optimizer,
+            "auto", "greedy", "random-greedy", "optimal"; or
           search options of `plan`: ``max_time``, ``max_trials``, ``target_size``, ...
           providers: who may compute, for example ``["cpu"]``.
           memory_budget: largest planned peak, in bytes or as "4GiB".
           threads, deterministic, normalize, priority, fingerprint: see the contract's
-            ``ContractExecution``; with ``normalize`` the value is ``(array, log10_scale)``.
+            ``ContractExecution``; with ``normalize`` (or ``strip_exponent``) the value is
+            ``(array, log10_scale)``.
           dtype: element type of the result.
           detail: of the report: "brief", "full" (default), or "timeline": with the time span of
             every slice group.
           timeout: seconds.
           on_progress: is called with messages ``ContractProgress``.
+          backend: "numpy", "torch", "cupy" or "jax": only the plan comes from the server; that
+            library computes on the client, its arrays stay on their device, and so does the result.
+            Never chosen by itself, and never given up for another. With ``return_info`` the second
+            value is a dictionary then; for libraries that only queue the work its
+            ``execution_wall_s`` is None. "native": the server.
 
         Returns:
           The array; with ``return_info`` a pair of it and the report.
         """
-        prepared = _contraction.prepare(arrays)
-        header = contraction_pb2.ContractHeader(
-            network=_contraction.network(inputs, output, size_dict))
-        return self._run(header, header.network.operands, prepared, return_info, options)
+        return self._do(_tasks.contract(inputs, output, size_dict, arrays, options,
+                                        timeout=self._timeout))
 
-    def plan(self, inputs: Sequence[Sequence[Hashable]], output: Sequence[Hashable],
+    def contract_tree(self, tree: Any, arrays: Sequence[Any], **options: Any) -> Any:
+        """Runs a cotengra ``ContractionTree`` with its slices; arrays as for ``tree.contract``.
+
+        The options are those of `contract`, without paths and plans.
+        """
+        return self._do(_tasks.contract_tree(tree, arrays, options, timeout=self._timeout))
+
+    def plan(self, inputs: Sequence[Sequence[Hashable]], output: Sequence[Hashable] | None,
              size_dict: Mapping[Hashable, int], *, dtype: Any = None,
              on_improvement: Callable[[contraction_pb2.PlanImprovement], None] | None = None,
              timeout: float | None = None, **options: Any) -> Plan:
@@ -138,25 +173,88 @@ class Client:
           target_size: largest number of elements that a step makes within one slice.
           memory_budget: largest planned peak, in bytes or as "4GiB".
           minimize: "weighted" (default, 1 : 64), "weighted-W", "flops", "write", "size", "seconds".
+          methods: of the search, for example ``["greedy"]``; slicing: "none", "fixed_tree",
+            "dynamic" or "annealed".
           allow_output_slicing, search_threads, cache ("use", "improve", "bypass").
         """
-        request = contraction_pb2.PlanContractionRequest(
-            network=_contraction.network(inputs, output, size_dict))
-        if dtype is not None:
-            request.default_dtype = _contraction.wire_type(dtype)
-        _fill_execution(options, request.execution)
-        _fill_search(options, request.search)
-        _refuse_unknown(options)
+        network = _questions.network_of(inputs, output, size_dict)
+        return self._search(network, _questions.plan_request(network, dtype, options),
+                            timeout or self._timeout, on_improvement)
+
+    def tree(self, inputs: Sequence[Sequence[Hashable]], output: Sequence[Hashable] | None,
+             size_dict: Mapping[Hashable, int], *, return_info: bool = False,
+             **options: Any) -> Any:
+        """A cotengra ``ContractionTree`` with path and slices.
+
+        With `return_info` also a dictionary of path, costs and slices. `inputs`, `output`,
+        `size_dict` and the options are those of `plan`.
+        """
+        plan = self.plan(inputs, output, size_dict, **options)
+        return (plan.tree(), _fields.tree_fields(plan, options)) if return_info else plan.tree()
+
+    def contract_expression(self, subscripts: Any, *shapes: Any, constants: Any = None,
+                            output: Sequence[Hashable] | None = None, streams: int = 1,
+                            **options: Any) -> ContractExpression:
+        """A contraction that is planned once and called with arrays, as in opt_einsum.
+
+            expr = client.contract_expression("ab,bc->ac", a, (5, 6), constants=[0])
+            c = expr(b)
+
+        Args:
+          subscripts: an einsum text; or the indices of each operand, with `output`; or opt_einsum's
+            interleaved form.
+          shapes: the shape of each operand; the array itself where it is constant.
+          constants: the places of constant operands among `shapes`, or a dictionary of arrays by
+            place. They go to the server once.
+          streams: calls that are kept open for threads at the same time; constants go once on each.
+          options: of `contract`, as far as they concern plan and execution. ``optimize`` and
+            ``memory_limit`` are opt_einsum's. ``timeout``: seconds of each call, default none.
+
+        Returns:
+          A `ContractExpression`: call it, ``map`` it over many sets, close it.
+        """
+        spec = Spec(subscripts, shapes, constants, output, options)
+        if spec.request is not None:
+            spec.plan = self._search(spec.network, spec.request, self._timeout, None)
+        return ContractExpression(self._connection, spec, streams)
+
+    def contract_many(self, subscripts: Any, sets: Iterable[Sequence[Any]], *,
+                      output: Sequence[Hashable] | None = None,
+                      constants: Mapping[int, Any] | None = None, **options: Any) -> Iterator[Any]:
+        """One contraction of many sets of operands, in one call.
+
+            for value in client.contract_many("ab,b->a", pairs): ...
+
+        Args:
+          subscripts, output: as for `contract_expression`.
+          sets: the operands of each set that are not constant, in their order. Read as results are
+            taken, a few sets ahead. A sequence (anything with a length) may be computed together.
+          constants: constant operands by place.
+          options: those of `contract_expression`.
+
+        Returns:
+          An iterator of arrays in the order of the sets. Closing it cancels the call.
+        """
+        return expressions.contract_many(self, subscripts, sets, constants or {}, output, options)
+
+    def _do(self, task: _tasks.Task) -> Any:
+        if isinstance(task, Question):
+            return _streams.run(self._connection, task)
+        if task.header is not None:
+            request = contraction_pb2.EstimateRequest(header=task.header)
+            estimate = self._connection.unary(self._connection.contraction.Estimate, request,
+                                              task.timeout)
+            return task.run(task.estimated(estimate))
+        return task.run(self._search(task.network, task.request, task.timeout, None))
+
+    def _search(self, network: Network, request: Any, timeout: float,
+                on_improvement: Callable[[Any], None] | None) -> Plan:
+        answer = _questions.PlanAnswer(network, on_improvement)
         call = self._connection.stream(self._connection.contraction.PlanContraction, request,
-                                       timeout or self._timeout)
-        result = None
+                                       timeout)
         for frame in frames(call):
-            if frame.HasField("improvement") and on_improvement is not None:
-                on_improvement(frame.improvement)
-            elif frame.HasField("plan"):
-                result = frame.plan
-        names = {str(name): name for part in inputs for name in part}
-        return Plan(result.plan, len(inputs), names, result.planned_peak_bytes)
+            answer.take(frame)
+        return answer.plan()
 
     def measure(self, data: Any, measures: Any, projections: Any = None, *, labels: Any = None,
                 rng: str = "counter", on_error: str = "skip",
@@ -229,94 +327,6 @@ class Client:
     def datasets(self) -> Datasets:
         """Data sets that the server keeps."""
         return Datasets(self._connection, self._timeout)
-
-    def _run(self, header: contraction_pb2.ContractHeader, operands: Any,
-             arrays: list[np.ndarray], return_info: bool, options: dict[str, Any]) -> Any:
-        following = _contraction.add_operands(arrays, operands)
-        timeout = options.pop("timeout", None) or self._timeout
-        on_progress = options.pop("on_progress", None)
-        if on_progress is not None:
-            header.execution.progress_interval_seconds = options.pop("progress_interval", 0.2)
-        dtype = options.pop("dtype", None)
-        if dtype is not None:
-            header.result.dtype = _contraction.wire_type(dtype)
-        fill_detail(options, header.result)
-        _fill_execution(options, header.execution)
-        _fill_plan(options, header)
-        _refuse_unknown(options)
-        outcome = _contraction.run(self._connection, header, arrays, following, timeout=timeout,
-                                   on_progress=on_progress)
-        value: Any = outcome.value
-        if header.execution.normalize:
-            value = (value, outcome.log10_scale)
-        return (value, ContractionReport(outcome.report)) if return_info else value
-
-
-def _fill_execution(options: dict[str, Any], execution: contraction_pb2.ContractExecution) -> None:
-    providers = options.pop("providers", None)
-    if providers is not None:
-        execution.providers.extend([providers] if isinstance(providers, str) else providers)
-    budget = options.pop("memory_budget", None)
-    if budget is not None:
-        execution.memory_budget_bytes = parse_bytes(budget)
-    for name in ("threads", "deterministic", "normalize"):
-        value = options.pop(name, None)
-        if value is not None:
-            setattr(execution, name, value)
-    execution.required_fingerprint = options.pop("fingerprint", None) or ""
-    priority = options.pop("priority", None)
-    if priority is not None:
-        try:
-            execution.priority = execution_pb2.PriorityClass.Value(
-                "PRIORITY_CLASS_" + priority.upper())
-        except ValueError:
-            raise InvalidRequest(f"'{priority}' is no class; expected is interactive, default or "
-                                 "bulk", field="execution.priority") from None
-
-
-def _fill_plan(options: dict[str, Any], header: contraction_pb2.ContractHeader) -> None:
-    plan, path = options.pop("plan", None), options.pop("path", None)
-    sliced, ssa = options.pop("sliced", None) or (), options.pop("ssa", False)
-    if plan is not None and path is not None:
-        raise InvalidRequest("a plan and a path are given; one of them is enough", field="plan")
-    if plan is not None:
-        header.path.CopyFrom(plan.explicit())
-    elif path is not None:
-        header.path.CopyFrom(plans.explicit_plan(path, sliced, ssa=ssa))
-    elif sliced:
-        raise InvalidRequest("slices need a path", field="sliced")
-    elif _asks_for_search(options):
-        _fill_search(options, header.search)
-
-
-_SEARCH_NAMES = ("max_time", "max_trials", "seed", "target_size", "minimize", "cache",
-                 "allow_output_slicing", "search_threads")
-
-
-def _asks_for_search(options: Mapping[str, Any]) -> bool:
-    return any(options.get(name) is not None for name in _SEARCH_NAMES)
-
-
-def _fill_search(options: dict[str, Any], search: plan_pb2.SearchOptions) -> None:
-    given = {name: options.pop(name) for name in _SEARCH_NAMES if name in options}
-    given = {name: value for name, value in given.items() if value is not None}
-    for name, field in (("max_time", "max_time_seconds"), ("max_trials", "max_trials"),
-                        ("seed", "seed"), ("target_size", "target_size"),
-                        ("allow_output_slicing", "allow_output_slicing"),
-                        ("search_threads", "threads")):
-        if name in given:
-            setattr(search, field, given[name])
-    if "minimize" in given:
-        plans.objective(given["minimize"], search)
-    if "cache" in given:
-        search.cache = plan_pb2.PlanCachePolicy.Value(
-            "PLAN_CACHE_POLICY_" + given["cache"].upper())
-
-
-def _refuse_unknown(options: Mapping[str, Any]) -> None:
-    if options:
-        raise TypeError("unknown option" + ("s " if len(options) > 1 else " ")
-                        + ", ".join(sorted(options)))
 
 
 _default: Client | None = None

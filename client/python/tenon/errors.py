@@ -123,7 +123,8 @@ def from_rpc(error: grpc.RpcError) -> TenonError:
     """The error that a failed call of gRPC stands for."""
     code = error.code()
     message = error.details() or ""
-    trailers = dict(error.trailing_metadata() or ())
+    # Of asyncio's metadata dict() would make nothing: it looks like a mapping.
+    trailers = {key: value for key, value in error.trailing_metadata() or ()}
     try:
         details = _read(trailers.get(_DETAILS, b""))
     except (ValueError, UnicodeDecodeError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+from tenon._networks import Network
 from tenon.errors import InvalidRequest
 from tenon.v1 import plan_pb2
 
@@ -35,12 +36,15 @@ class Plan:
       log10_flops: multiply-adds that really run, log10.
       largest_intermediate: elements within one slice.
       predicted_seconds: by the server's time model, or ``None``.
+      network: inputs, output and sizes that it was made for.
       summary: the message ``tenon.v1.PlanSummary``.
     """
 
     def __init__(self, summary: plan_pb2.PlanSummary, n_operands: int,
-                 names: Mapping[str, Hashable] | None = None, planned_peak_bytes: int = 0) -> None:
+                 names: Mapping[str, Hashable] | None = None, planned_peak_bytes: int = 0,
+                 network: Network | None = None) -> None:
         names = names or {}
+        self.network = network
         self.summary = summary
         self.n_operands = n_operands
         self.planned_peak_bytes = planned_peak_bytes
@@ -54,6 +58,11 @@ class Plan:
                                   if summary.HasField("predicted_seconds") else None)
 
     @property
+    def sizes(self) -> dict[Hashable, int]:
+        """The size of every index, by the caller's names."""
+        return self.network.sizes() if self.network is not None else {}
+
+    @property
     def linear_path(self) -> list[tuple[int, ...]]:
         """The path in the form of opt_einsum and ``numpy.einsum_path``."""
         return ssa_to_linear(self.ssa_path, self.n_operands)
@@ -62,6 +71,19 @@ class Plan:
         """The message that has a contraction run along it."""
         return plan_pb2.ExplicitPlan(path=self.summary.path,
                                      sliced_indices=self.summary.sliced_indices)
+
+    def tree(self) -> Any:
+        """A cotengra ``ContractionTree`` with the path and the slices.
+
+        Its indices have the caller's names where all are single letters; else cotengra's, one
+        letter each in order of appearance, as its own functions and quimb's make them.
+
+        Raises:
+          ImportError: without cotengra.
+        """
+        from tenon import _trees
+
+        return _trees.from_plan(self)
 
     def __repr__(self) -> str:
         seconds = "" if self.predicted_seconds is None else f", {self.predicted_seconds:.3g} s"
@@ -83,12 +105,15 @@ def ssa_to_linear(steps: Sequence[Sequence[int]], n_operands: int) -> list[tuple
     return linear
 
 
-def explicit_plan(path: Sequence[Sequence[int]], sliced: Sequence[Any], *,
-                  ssa: bool) -> plan_pb2.ExplicitPlan:
+def explicit_plan(path: Sequence[Sequence[int]], sliced: Sequence[Any], *, ssa: bool,
+                  texts: Mapping[Any, str] | None = None) -> plan_pb2.ExplicitPlan:
+    """A path of the wire; `texts`: the wire's names of the sliced indices."""
+    texts = texts or {}
     wire = plan_pb2.ContractionPath(
         format=plan_pb2.PATH_FORMAT_SSA if ssa else plan_pb2.PATH_FORMAT_LINEAR,
         steps=[plan_pb2.PathStep(operands=[int(number) for number in step]) for step in path])
-    return plan_pb2.ExplicitPlan(path=wire, sliced_indices=[str(name) for name in sliced])
+    return plan_pb2.ExplicitPlan(path=wire, sliced_indices=[
+        texts.get(name, str(name)) for name in sliced])
 
 
 def objective(name: str, options: plan_pb2.SearchOptions) -> None:

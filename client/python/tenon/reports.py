@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from tenon.v1 import contraction_pb2
@@ -25,7 +26,15 @@ def seconds_text(seconds: float) -> str:
 
 
 class ContractionReport:
-    """What a contraction took. Every field of ``tenon.v1.ContractionReport`` is an attribute.
+    """What a contraction took. Every field of ``tenon.v1.ContractionReport`` is an attribute, every
+    field of `fields` an item: ``report["execution_wall_s"]``.
+
+    Args:
+      message: the message ``tenon.v1.ContractionReport``.
+      dtype: element type of the result.
+      names: the caller's name of each index, by its name on the wire.
+      asked: options of the search that the caller gave.
+      shared_memory: whether operands or the result lay in memory shared with the server.
 
     Attributes:
       message: the message itself.
@@ -34,12 +43,32 @@ class ContractionReport:
       plan: path, slices and cost.
       memory: planned and measured bytes.
       providers: what each provider did.
+      shared_memory: whether operands or the result lay in memory shared with the server.
     """
 
-    def __init__(self, message: contraction_pb2.ContractionReport) -> None:
+    def __init__(self, message: contraction_pb2.ContractionReport, *, dtype: str = "complex128",
+                 names: Mapping[str, Hashable] | None = None,
+                 asked: Mapping[str, Any] | None = None, shared_memory: bool = False) -> None:
         self.message = message
+        self.shared_memory = shared_memory
+        self._dtype, self._names, self._asked = dtype, dict(names or {}), dict(asked or {})
+
+    def fields(self) -> dict[str, Any]:
+        """The report as a flat dictionary, by the field names that ``backend=`` gives."""
+        from tenon import _fields
+
+        return _fields.report_fields(self.message, self._names, self._dtype, self._asked)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.fields()[name]
+
+    def keys(self) -> Any:
+        """The names of `fields`."""
+        return self.fields().keys()
 
     def __getattr__(self, name: str) -> Any:
+        if name == "message":  # not yet there, while it is copied
+            raise AttributeError(name)
         return getattr(self.message, name)
 
     @property

@@ -1,6 +1,10 @@
 """Private servers, sizes, and errors of calls."""
 
+import os
 import pathlib
+import signal
+import subprocess
+import sys
 
 import grpc
 import numpy as np
@@ -117,3 +121,43 @@ def test_varints():
     for bad in (b"\x08", b"\x08\xff" + b"\xff" * 12, b"\x0a\x05ab", b"\x0b"):
         with pytest.raises(ValueError):
             list(_wire.fields(bad))
+
+
+_INTERRUPTED = """
+import itertools
+import sys
+import numpy as np
+import tenon
+
+def begun(_):
+    print("begun", flush=True)
+
+with tenon.Client(flags=["--concurrent_requests=1"]) as client:
+    small = np.ones((90, 90))  # inside the header
+    large = np.ones((1600, 1600))
+    try:
+        if sys.argv[1] == "inline":
+            pairs = [x + y for x, y in itertools.combinations("abcdef", 2)]
+            client.einsum(",".join(pairs) + "->", *[small] * len(pairs), on_progress=begun,
+                          progress_interval=0.001, max_trials=1)
+        elif sys.argv[1] == "chunks":
+            client.einsum("ab,bc,cd,de,ef,fg,gh,hi,ij->aj", *[large] * 9, on_progress=begun,
+                          progress_interval=0.001)
+        else:
+            inputs = [(k, (k + 1) % 60, (k * 7) % 60) for k in range(60)]
+            client.plan(inputs, [], dict.fromkeys(range(60), 4), max_time=60, on_improvement=begun)
+    except KeyboardInterrupt:
+        print("interrupted", client.einsum("a->", [1.0], timeout=20), flush=True)
+"""
+
+
+@pytest.mark.parametrize("kind", ["inline", "chunks", "plan"])
+def test_ctrl_c_cancels(kind):
+    """In a process of its own, which the signal is sent to while it waits for the server."""
+    environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(tenon.__file__).parents[1])}
+    with subprocess.Popen([sys.executable, "-c", _INTERRUPTED, kind], env=environment, text=True,
+                          stdout=subprocess.PIPE) as child:
+        assert child.stdout.readline() == "begun\n"
+        child.send_signal(signal.SIGINT)
+        assert child.stdout.read().splitlines()[-1] == "interrupted 1.0"
+    assert child.returncode == 0

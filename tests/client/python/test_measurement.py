@@ -397,7 +397,8 @@ def test_bad_requests(client, data, measures, options, error, reason):
     ([("dtm", {"sigma": "1"})], {}, "real"), ([("ivm", {"measure": 1})], {}, "text"),
     ([("l_tnc", {"rescale_dsc": 1})], {}, "True or False"),
     ([("snc", {"random_state": "x"})], {}, "seed"), (TNC, {"thread": 1}, "thread"),
-    ([("c_evm", {"clustering_args": 3})], {}, "dict"),
+    ([("c_evm", {"clustering_args": 3})], {}, "dict"), ([("c_evm", {"kmeans": 3})], {}, "dict"),
+    ([("cadi", {"random": 3})], {}, "dict"),
     ([("c_evm", {"clustering_args": {"beauty": 3}})], {}, "beauty"),
 ])
 def test_wrong_types(client, measures, options, text):

@@ -1,7 +1,5 @@
 """The tree of a contraction: costs as cotengra and the server count them, and where it is drawn."""
 
-import types
-
 import cotengra
 import drawn
 import numpy as np
@@ -91,6 +89,12 @@ def test_reports_and_paths_are_drawn_alike(client):
     np.testing.assert_array_equal(linear[1], expected[1])
     np.testing.assert_allclose(linear[3], expected[3])
     np.testing.assert_array_equal(linear[2][:, 1], expected[2][:, 1])
+    # Two names with the same text: the server tells them apart by another one.
+    ring, alike = [(1, "1"), ("1", 2), (2, 1)], {1: 3, "1": 4, 2: 5}
+    _, report = client.contract(ring, [], alike, [np.ones([alike[name] for name in part])
+                                                  for part in ring],
+                                path=[(0, 1), (0, 1)], sliced=["1"], return_info=True)
+    assert "in 4 slices" in pictures.contraction_tree(report, ring, [], alike).get_title()
     _, brief = client.contract(inputs, [], sizes, arrays, plan=plan, return_info=True,
                                detail="brief")
     with pytest.raises(tenon.InvalidRequest, match="detail") as caught:
@@ -102,7 +106,6 @@ def test_a_plan_that_holds_its_network_needs_nothing_else(client):
     inputs, sizes = grid(3)
     plan = client.plan(inputs, [], sizes, max_trials=4)
     expected = parts(pictures.contraction_tree(plan, inputs, [], sizes))
-    plan.network = types.SimpleNamespace(inputs=inputs, output=(), sizes=lambda: sizes)
     for first, second in zip(parts(pictures.contraction_tree(plan)), expected, strict=True):
         np.testing.assert_array_equal(first, second)
     plan.network = None

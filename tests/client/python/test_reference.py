@@ -1,7 +1,7 @@
 """Everything public has a docstring that names its parameters; the reference shows all of it.
 
 What functions of a module, or of the modules of a package, have in common may stand in the
-docstring of the module or the package.
+docstring of the module or the package; "See `tenon.X.y`" stands for that one's docstring.
 """
 
 import dataclasses
@@ -16,6 +16,8 @@ import sys
 
 import pytest
 from conftest import ROOT
+
+import tenon
 
 SCRIPT = ROOT / "client" / "python" / "reference.py"
 EXCEPTIONS: set[str] = set()  # what may say less; none so far
@@ -46,8 +48,20 @@ def parameters(function):
             if name not in ("self", "cls", "_")]
 
 
+def referred(text):
+    """The docstrings of what a docstring says to see."""
+    found = []
+    for path in re.findall(r"See `tenon\.([\w.]+)`", text):
+        part = tenon
+        for name in path.split("."):
+            part = getattr(part, name)
+            found.append(part.__doc__)
+    return " ".join(found)
+
+
 def unnamed(where, names, *texts):
     text = " ".join(text or "" for text in texts)
+    text += referred(text)
     return [f"{where}: {name}" for name in names if not re.search(rf"\b{re.escape(name)}\b", text)]
 
 

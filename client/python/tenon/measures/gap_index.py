@@ -100,10 +100,14 @@ def _lengths(points: np.ndarray, one: np.ndarray, other: np.ndarray, metric: Met
         return np.linalg.norm(points[one] - points[other], axis=1)
     if metric == "precomputed":
         return points[one, other]
-    if not callable(metric):
-        from scipy.spatial import distance
-        name, metric = metric, getattr(distance, metric, None)
-        if not callable(metric):
-            raise InvalidRequest(f"'{name}' is no distance of SciPy", reason="BAD_PARAMETER",
-                                 field="metric")
-    return np.array([metric(points[i], points[j]) for i, j in zip(one, other)])
+    function = metric if callable(metric) else _scipys(metric)
+    return np.array([function(points[i], points[j]) for i, j in zip(one, other)])
+
+
+def _scipys(name: str) -> Callable[[Any, Any], float]:
+    from scipy.spatial import distance
+    function = getattr(distance, str(name), None)
+    if not callable(function):
+        raise InvalidRequest(f"'{name}' is no distance of SciPy", reason="BAD_PARAMETER",
+                             field="metric")
+    return function

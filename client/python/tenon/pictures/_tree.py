@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tenon import plans
+from tenon._networks import Network
 from tenon.pictures import _colours, _drawing
 from tenon.pictures._tree_costs import TreeCosts, tree_costs
 from tenon.v1 import plan_pb2
@@ -48,10 +49,9 @@ def contraction_tree(plan: Any, inputs: Sequence[Sequence[Hashable]] | None = No
         inputs, output, size_dict = _own_network(plan)
     steps, sliced, by_text = _path(plan, sliced, ssa, len(inputs))
     sizes = dict(size_dict or {})
-    if by_text:  # the server names indices by their text
-        inputs = [[str(name) for name in names] for names in inputs]
-        output = [str(name) for name in output]
-        sizes = {str(name): size for name, size in sizes.items()}
+    if by_text:
+        names = Network(inputs, output).names
+        sliced = [names.get(text, text) for text in sliced]
     costs = tree_costs(inputs, output, sizes, steps, sliced)
     ax = _drawing.axes(ax, _SIZE)
     _draw(ax, costs, _positions(costs.children), len(inputs), colour_bars)

@@ -169,7 +169,7 @@ def _budget(value: Any, name: str) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, (Integral, str)):
         raise TypeError(f"{name} is a number of bytes or a text, not {type(value).__name__}")
-    size = parse_bytes(value, name)
+    size = parse_bytes(value if isinstance(value, str) else int(value), name)
     if size < 1:
         raise _bad(name, "at least one byte")
     return size

@@ -146,6 +146,7 @@ class ZADU:
             runs.append(self._run_info(stream).single(item))
         if arrays:
             self.emb, self.label = arrays[-1], labels
+        assert stream.report is not None  # it has ended well
         self.last_run_info = self._run_info(stream).collection(
             "many", stream.report, count=len(results), consumed=len(arrays), runs=runs)
         return results
@@ -238,7 +239,9 @@ class ZADU:
                 raise
             # Densities of coincident points fail at once, all other scores when they are asked for.
             stream = self._build([spec for spec in specs if spec[0] in DENSITIES])
-        return stream.accepted.memory.original_bytes + stream.accepted.memory.per_projection_bytes
+        assert stream.accepted is not None  # it has ended well
+        memory = stream.accepted.memory
+        return memory.original_bytes + memory.per_projection_bytes
 
     def _build(self, specs: list[tuple[str, dict[str, Any]]]) -> MeasureStream:
         stream = self._client.measure(
@@ -278,4 +281,4 @@ def _execution(execution: Any, max_memory_bytes: Any) -> ExecutionConfig:
     if config.memory_budget is not None:
         raise InvalidRequest("max_memory_bytes and execution.memory_budget are given; one of them "
                              "is enough", reason="BAD_PARAMETER", field="max_memory_bytes")
-    return dataclasses.replace(config, memory_budget=max_memory_bytes)
+    return dataclasses.replace(config, memory_budget=int(max_memory_bytes))

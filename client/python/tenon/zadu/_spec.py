@@ -66,10 +66,9 @@ def _checked(spec: Any, number: int, rows: int) -> Spec:
     if unknown:
         raise InvalidRequest(f"{name} has no parameter " + ", ".join(unknown),
                              reason="BAD_PARAMETER", field=where)
-    spec.update(id=name, params=params)
     to_wire([(name, _early(params))], "counter", _no_matrix)  # for the types
     _check_values(name, params, rows, where)
-    return spec
+    return {**spec, "id": name, "params": params}  # type: ignore[return-value]
 
 
 def early_specs(specs: Sequence[Spec]) -> list[tuple[str, dict[str, Any]]]:
