@@ -30,6 +30,13 @@ def is_public(name: str) -> bool:
     return not any(part.startswith("_") for part in parts) and parts[:2] != ["tenon", "v1"]
 
 
+def load_all(name: str) -> None:
+    """Puts into a module what it loads on demand: pdoc looks only at what is there."""
+    module = importlib.import_module(name)
+    for part in getattr(module, "__all__", ()):
+        vars(module).setdefault(part, getattr(module, part))
+
+
 def write(folder: pathlib.Path) -> None:
     """All pages, with a search over them. ImportError without pdoc."""
     try:
@@ -39,6 +46,8 @@ def write(folder: pathlib.Path) -> None:
         raise ImportError("the reference needs pdoc: pip install pdoc") from None
     pdoc.render.configure(docformat="google", show_source=False,
                           footer_text="Tenon, from the docstrings, by client/python/reference.py")
+    for name in modules():
+        load_all(name)
     with warnings.catch_warnings():
         # Those that a package has in its __all__ come with the package already.
         warnings.filterwarnings("ignore", "The module specification")
