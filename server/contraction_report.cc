@@ -386,6 +386,7 @@ void WriteContractionReport(const ContractCall& call, const ContractionJob& job,
     *moved->mutable_error() = ToErrorDetail(move.fault);
   }
   if (brief) return;
+  if (figures.timeline != nullptr) figures.timeline->Write(out->mutable_timeline());
   WriteChoices(call, out->mutable_provider_choices());
   out->set_server_version(Build().version);
 }

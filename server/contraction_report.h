@@ -8,6 +8,7 @@
 
 #include "backends/schedule/contraction_job.h"
 #include "server/contraction_codec.h"
+#include "server/timeline.h"
 #include "tenon/v1/contraction.pb.h"
 
 namespace tenon::server {
@@ -24,6 +25,7 @@ struct CallFigures {
   int64_t planned_peak_bytes = 0;  // staging included
   int64_t staging_bytes = 0;
   int64_t sets = 0;
+  const Timeline* timeline = nullptr;  // null: nothing is told of it
 };
 
 // Multiply-adds of elements for real operations of this type: a complex one is one of eight.

@@ -576,6 +576,7 @@ void ContractStream::WriteReport(v1::ContractionReport* report) {
   figures.planned_peak_bytes = work_->planned_peak_bytes();
   figures.staging_bytes = work_->staging_bytes();
   figures.sets = work_->sets_done();
+  figures.timeline = &work_->timeline();
   WriteContractionReport(work_->call(), work_->job(), work_->plan_summary(), figures, report);
   state_->metrics.Observe(Method::kContract, Phase::kReceive, figures.input_receive_seconds);
   state_->metrics.Observe(Method::kContract, Phase::kSend, figures.result_send_seconds);

@@ -30,7 +30,8 @@ absl::StatusOr<Tensor> CopyOf(const SharedSpan& span, const TensorSpec& spec) {
 absl::Status ContractWork::Prepare() {
   TENON_ASSIGN_OR_RETURN(job_, PrepareCall(call_, cancel_, &state_->programs));
   TENON_RETURN_IF_ERROR(CheckDeadline());
-  ObserveGroups(job_.get(), &state_->metrics);
+  const bool timed = call_.detail == v1::REPORT_DETAIL_TIMELINE;
+  ObserveGroups(job_.get(), &state_->metrics, timed ? &timeline_ : nullptr);
   staging_bytes_ = StagingBytes(call_, *job_);
   TENON_ASSIGN_OR_RETURN(result_bytes_, CheckedByteCount(ResultSpec(call_, *job_)));
   TENON_ASSIGN_OR_RETURN(result_region_, ResultSpan(call_, result_bytes_));
@@ -81,6 +82,7 @@ absl::StatusOr<std::unique_ptr<ContractUpload>> ContractWork::CreateUpload() {
 absl::Status ContractWork::Start() {
   if (std::exchange(started_, true)) return absl::OkStatus();
   const Clock::time_point start = Clock::now();
+  timeline_.Start(start);
   std::vector<const void*> pointers(fixed_.size(), nullptr);
   for (size_t k = 0; k < fixed_.size(); ++k) {
     const OperandSource& source = call_.operands[k];

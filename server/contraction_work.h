@@ -20,6 +20,7 @@
 #include "server/contraction_upload.h"
 #include "server/plan_finder.h"
 #include "server/state.h"
+#include "server/timeline.h"
 
 namespace tenon::server {
 
@@ -86,6 +87,7 @@ class ContractWork {
   int64_t planned_peak_bytes() const { return job_->plan().Total() + staging_bytes_; }
   double prepare_seconds() const { return prepare_seconds_; }
   int64_t sets_done() const { return sets_done_; }
+  const Timeline& timeline() const { return timeline_; }  // empty unless it was asked for
 
  private:
   absl::Status CheckDeadline() const;
@@ -103,6 +105,7 @@ class ContractWork {
   std::atomic<int64_t> trials_{0};
   PlanFinder finder_;
   v1::PlanSummary plan_summary_;
+  Timeline timeline_;
   int64_t staging_bytes_ = 0;
   int64_t result_bytes_ = 0;                 // of one set
   std::optional<SharedSpan> result_region_;  // for set 0

@@ -274,6 +274,7 @@ absl::Status JobRunner::Finish(const JobRun& run, ContractWork* work, ContractWo
   figures.planned_peak_bytes = work->planned_peak_bytes();
   figures.staging_bytes = work->staging_bytes();
   figures.sets = 1;
+  figures.timeline = &work->timeline();
   v1::ContractionReport report;
   WriteContractionReport(work->call(), work->job(), {}, figures, &report);
   const Tensor& tensor = *result.tensor;

@@ -3,14 +3,13 @@
 #include <algorithm>
 
 #include "backends/measurement/metrics.h"
+#include "server/timeline.h"
 #include "server/version.h"
 
 namespace tenon::server {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr size_t kMaxTimelineEvents = 10'000;
 
 double Seconds(Clock::duration duration) {
   return std::max(0.0, std::chrono::duration<double>(duration).count());
@@ -216,7 +215,7 @@ void MeasureTally::Scored(const MeasureCall& call, const ProjectionItem& item) {
   spec_seconds_.resize(info.spec_seconds.size());
   for (size_t i = 0; i < spec_seconds_.size(); ++i) spec_seconds_[i] += info.spec_seconds[i];
   if (call.header.result().report_detail() != v1::REPORT_DETAIL_TIMELINE ||
-      timeline_.size() >= kMaxTimelineEvents) {
+      timeline_.size() >= Timeline::kMaxEvents) {
     return;
   }
   v1::TimelineEvent event;
@@ -365,7 +364,9 @@ void MeasureTally::WriteReport(const MeasureCall& call, int max_in_flight,
   WriteProviders(call, max_in_flight, out);
   out->set_max_in_flight_observed(max_in_flight);
   out->set_max_batch_observed(max_batch_);
-  out->mutable_timeline()->Assign(timeline_.begin(), timeline_.end());
+  std::vector<v1::TimelineEvent> timeline = timeline_;
+  AssignWorkers(&timeline);
+  out->mutable_timeline()->Assign(timeline.begin(), timeline.end());
   out->mutable_errors()->Assign(errors_.begin(), errors_.end());
   out->set_server_version(Build().version);
 }

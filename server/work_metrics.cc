@@ -12,12 +12,16 @@ constexpr int kUnverifiedTiming = 3;  // tenon_run_statistics.timing_scope
 
 }  // namespace
 
-void ObserveGroups(schedule::ContractionJob* job, Metrics* metrics) {
-  job->SetGroupObserver([metrics](std::string_view provider, int64_t slices, double seconds,
-                                  const absl::Status& outcome, bool moves) {
-    metrics->AddGroup(provider, moves ? SliceOutcome::kRetried : SliceOutcomeOf(outcome), slices,
-                      seconds);
-    RecordFault(provider, outcome, metrics);
+void ObserveGroups(schedule::ContractionJob* job, Metrics* metrics, Timeline* timeline) {
+  job->SetGroupObserver([=](const schedule::ContractionJob::GroupEvent& event) {
+    const std::chrono::duration<double> seconds = event.end - event.begin;
+    metrics->AddGroup(event.provider,
+                      event.moves ? SliceOutcome::kRetried : SliceOutcomeOf(event.outcome),
+                      event.slices, seconds.count());
+    RecordFault(event.provider, event.outcome, metrics);
+    if (timeline != nullptr) {
+      timeline->Add(event.group, event.provider, event.worker, event.begin, event.end);
+    }
   });
 }
 

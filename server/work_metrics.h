@@ -6,12 +6,13 @@
 #include "backends/core/dtype.h"
 #include "backends/schedule/contraction_job.h"
 #include "server/metrics.h"
+#include "server/timeline.h"
 
 namespace tenon::server {
 
-// Counts every slice group that the job runs. Before the job's first set; `metrics` outlives the
-// job.
-void ObserveGroups(schedule::ContractionJob* job, Metrics* metrics);
+// Counts every slice group that the job runs, and has `timeline` tell of it unless that is null.
+// Before the job's first set; both outlive the job.
+void ObserveGroups(schedule::ContractionJob* job, Metrics* metrics, Timeline* timeline);
 
 // Counts what a job did, once, after its last set or its failure.
 void RecordContraction(const schedule::ContractionReport& report, DType dtype, Metrics* metrics);

@@ -14,6 +14,7 @@
 #ifndef TENON_BACKENDS_SCHEDULE_CONTRACTION_JOB_H_
 #define TENON_BACKENDS_SCHEDULE_CONTRACTION_JOB_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -184,11 +185,18 @@ class ContractionJob {
   // program can't have had: a group outside the range, missing, repeated or foreign blocks and
   // levels, data of another size.
   absl::Status SetCheckpoint(Checkpoint* checkpoint, ResumePoint resume);
-  // Told of every run of a slice group as it ends: where it ran, how many slices it has, how long
-  // it took, how it ended, and whether another provider may take it over. Called from workers, by
-  // several at once; must not block.
-  using GroupFn = std::function<void(std::string_view provider, int64_t slices, double seconds,
-                                     const absl::Status& outcome, bool moves)>;
+  // One run of a slice group.
+  struct GroupEvent {
+    std::string_view provider;
+    int worker = 0;  // of the provider, from 0
+    int64_t group = 0, slices = 0;
+    std::chrono::steady_clock::time_point begin, end;
+    absl::Status outcome;
+    bool moves = false;  // it failed, and another provider may take it over
+  };
+  // Told of every run of a slice group as it ends. Called from workers, by several at once; must
+  // not block.
+  using GroupFn = std::function<void(const GroupEvent& event)>;
   // Before Start; null: nobody is told.
   void SetGroupObserver(GroupFn observer);
 

@@ -23,8 +23,14 @@ absl::Status ContractionJob::Impl::RunOneGroup(Lane& lane, int worker, int64_t g
                                                   partial_sum, group_exponent);
   if (group_observer != nullptr) {
     const bool moves = lanes.size() > 1 && plugin::ClassifyFault(outcome) != plugin::Fault::kNone;
-    group_observer(lane.plan->provider->name(), at.last_slice - at.first_slice, SecondsSince(start),
-                   outcome, moves);
+    group_observer({.provider = lane.plan->provider->name(),
+                    .worker = worker,
+                    .group = group,
+                    .slices = at.last_slice - at.first_slice,
+                    .begin = start,
+                    .end = Clock::now(),
+                    .outcome = outcome,
+                    .moves = moves});
   }
   return outcome;
 }

@@ -267,6 +267,26 @@ TEST_F(ContractionLifeTest, BriefReportsLeaveTheDetailsOut) {
   EXPECT_NE(Contract(&server_, header).accepted->request_id(), answer.accepted->request_id());
 }
 
+TEST_F(ContractionLifeTest, TheTimelineHasEverySliceGroup) {
+  v1::ContractHeader header = MatrixProduct();
+  header.mutable_result()->set_report_detail(v1::REPORT_DETAIL_TIMELINE);
+  const Answer answer = Contract(&server_, header);
+  ASSERT_TRUE(answer.status.ok()) << Summary(answer.status);
+  const v1::ContractionReport& report = *answer.report;
+  ASSERT_EQ(report.timeline_size(), report.slice_groups());
+  ASSERT_GE(report.timeline_size(), 1);
+  for (int i = 0; i < report.timeline_size(); ++i) {
+    const v1::TimelineEvent& event = report.timeline(i);
+    EXPECT_EQ(event.item(), i);
+    EXPECT_EQ(event.provider(), "cpu");
+    EXPECT_GE(event.begin_seconds(), 0);
+    EXPECT_GE(event.end_seconds(), event.begin_seconds());
+    EXPECT_LE(event.end_seconds(), report.timing().request_seconds());
+  }
+  header.mutable_result()->set_report_detail(v1::REPORT_DETAIL_FULL);
+  EXPECT_EQ(Contract(&server_, header).report->timeline_size(), 0);
+}
+
 TEST_F(ContractionLifeTest, ExplicitPlanIsRunAsGiven) {
   v1::ContractHeader header = MatrixProduct();
   v1::ContractionPath* path = header.mutable_path()->mutable_path();

@@ -125,7 +125,6 @@ def test_a_measurement_tells_the_spans_of_its_projections(client):
         pictures.timeline(plain.report)
 
 
-@pytest.mark.xfail(strict=True, reason="the server fills no timeline of contractions")
 def test_a_contraction_tells_the_spans_of_its_slice_groups(client):
     a = np.ones((40, 40))
     _, report = client.einsum("ab,bc,cd->ad", a, a, a, return_info=True, detail="timeline")
