@@ -48,4 +48,11 @@ void Canceller::Remove(int id) {
   state_->actions.erase(id);
 }
 
+CancelLink::CancelLink(Canceller* to, Canceller* from) : from_(from) {
+  if (from_ != nullptr) id_ = from_->Add([to] { to->Cancel(); });
+}
+CancelLink::~CancelLink() {
+  if (from_ != nullptr) from_->Remove(id_);
+}
+
 }  // namespace tenon::client

@@ -13,13 +13,15 @@
 #include "client/cpp/contract_upload.h"
 #include "client/cpp/credentials.h"
 #include "client/cpp/duplex.h"
+#include "client/cpp/retrier.h"
 #include "client/cpp/shared_placement.h"
 #include "client/cpp/status.h"
-#include "client/cpp/unary.h"
 #include "client/cpp/wire.h"
 
 namespace tenon::client {
 namespace {
+
+constexpr int kMostAsyncThreads = 1024;
 
 grpc::ChannelArguments MakeArguments(const std::string& address, const ClientOptions& options) {
   grpc::ChannelArguments arguments;
@@ -110,14 +112,21 @@ absl::StatusOr<Client> Client::Connect(const std::string& address, ClientOptions
                         kMinChunkBytes, " and ", kMaxChunkBytes))
         .Field("chunk_bytes");
   }
+  if (options.async_threads < 1 || options.async_threads > kMostAsyncThreads) {
+    return Error(Reason::kBadParameter, StrCat("async_threads is ", options.async_threads,
+                                               "; it must lie between 1 and ", kMostAsyncThreads))
+        .Field("async_threads");
+  }
   TENON_ASSIGN_OR_RETURN(const auto credentials, MakeCredentials(address, options));
   auto impl = std::make_shared<Impl>();
   impl->endpoint.address = address;
   impl->endpoint.token = options.token;
   impl->options = std::move(options);
+  impl->threads.emplace(impl->options.async_threads);
   impl->endpoint.channel =
       grpc::CreateCustomChannel(address, credentials, MakeArguments(address, impl->options));
   impl->contraction = v1::ContractionService::NewStub(impl->endpoint.channel);
+  impl->dataset = v1::DatasetService::NewStub(impl->endpoint.channel);
   impl->job = v1::JobService::NewStub(impl->endpoint.channel);
   impl->measurement = v1::MeasurementService::NewStub(impl->endpoint.channel);
   impl->provider = v1::ProviderService::NewStub(impl->endpoint.channel);
@@ -125,35 +134,50 @@ absl::StatusOr<Client> Client::Connect(const std::string& address, ClientOptions
   return Client(std::move(impl));
 }
 
+absl::StatusOr<ContractOutcome> Client::ContractOnce(const ContractRequest& request,
+                                                     const std::string& request_id,
+                                                     const CallOptions& options,
+                                                     const ContractCallbacks& callbacks,
+                                                     SharedPlacement* placement, bool* whole) {
+  TENON_ASSIGN_OR_RETURN(ContractUpload upload, ContractUpload::Create(request, placement));
+  upload.SetRequestId(request_id);
+  ContractReader reader(callbacks, placement);
+  ContractStream stream(options, impl_->options.default_timeout, impl_->endpoint,
+                        [&](auto* context) { return impl_->contraction->Contract(context); });
+  const absl::Status ran = RunContract(&stream, &upload, &reader, impl_->options.chunk_bytes);
+  if (reader.accepted()) impl_->endpoint.NoteAnswer();
+  const auto refusal = ServerErrorOf(ran);
+  const bool refused = !reader.accepted() && refusal && !refusal->reason.empty();
+  if (placement != nullptr && (ran.ok() || refused)) placement->ReleaseResults();
+  *whole = !upload.has_asked_for_sets() && !reader.has_handed_out();
+  TENON_RETURN_IF_ERROR(ran);
+  auto outcome = reader.Take();
+  if (outcome.ok() && !request.next_set && outcome->report.sets() != 1) {
+    return BrokenContract(StrCat("there are ", outcome->report.sets(), " results, not one"));
+  }
+  return outcome;
+}
+
 absl::StatusOr<ContractOutcome> Client::Contract(const ContractRequest& request,
                                                  const CallOptions& options,
                                                  const ContractCallbacks& callbacks) {
+  const std::string id = request.request_id.empty() ? NewRequestId() : request.request_id;
   absl::StatusOr<ContractOutcome> outcome = absl::UnknownError("");
-  const auto run = [&](SharedPlacement* placement) -> absl::Status {
-    TENON_ASSIGN_OR_RETURN(ContractUpload upload, ContractUpload::Create(request, placement));
-    ContractReader reader(callbacks, placement);
-    ContractStream stream(options, impl_->options.default_timeout, impl_->endpoint,
-                          [&](auto* context) { return impl_->contraction->Contract(context); });
-    const absl::Status ran = RunContract(&stream, &upload, &reader, impl_->options.chunk_bytes);
-    const auto refusal = ServerErrorOf(ran);
-    const bool refused = !reader.accepted() && refusal && !refusal->reason.empty();
-    if (placement != nullptr && (ran.ok() || refused)) placement->ReleaseResults();
-    TENON_RETURN_IF_ERROR(ran);
-    outcome = reader.Take();
-    if (outcome.ok() && !request.next_set && outcome->report.sets() != 1) {
-      return BrokenContract(StrCat("there are ", outcome->report.sets(), " results, not one"));
+  bool whole = true;
+  const auto attempt = [&](const CallOptions& left) -> absl::Status {
+    const std::string token = request.pool == nullptr ? "" : request.pool->EnsureConnected();
+    if (!token.empty()) {
+      const int64_t result_bytes = request.result_in_pool ? ResultBytes(request) : 0;
+      SharedPlacement placement(request.pool, token, result_bytes);
+      outcome = ContractOnce(request, id, left, callbacks, &placement, &whole);
+      // Refused before next_set or a callback was called.
+      if (!IsPoolRefused(outcome.status())) return outcome.status();
     }
+    outcome = ContractOnce(request, id, left, callbacks, nullptr, &whole);
     return outcome.status();
   };
-  const absl::Status status = CatchExceptions([&]() -> absl::Status {
-    const std::string token = request.pool == nullptr ? "" : request.pool->EnsureConnected();
-    if (token.empty()) return run(nullptr);
-    const int64_t result_bytes = request.result_in_pool ? ResultBytes(request) : 0;
-    SharedPlacement placement(request.pool, token, result_bytes);
-    const absl::Status shared = run(&placement);
-    // Refused before next_set or a callback was called.
-    return IsPoolRefused(shared) ? run(nullptr) : shared;
-  });
+  const absl::Status status = CatchExceptions(
+      [&] { return impl_->Repeating(options, attempt, [&whole] { return whole; }); });
   if (!status.ok()) return status;
   return outcome;
 }
@@ -177,9 +201,7 @@ absl::StatusOr<v1::EstimateResponse> Client::Estimate(const ContractRequest& req
     TENON_ASSIGN_OR_RETURN(*wire.mutable_header(), BuildContractHeader(request, false));
     return absl::OkStatus();
   }));
-  return CallUnary<v1::ContractionService::Stub, v1::EstimateRequest, v1::EstimateResponse>(
-      impl_->contraction.get(), &v1::ContractionService::Stub::Estimate, wire, options,
-      impl_->options.default_timeout, impl_->endpoint);
+  return impl_->Unary(impl_->contraction, &v1::ContractionService::Stub::Estimate, wire, options);
 }
 
 absl::StatusOr<v1::PlanResult> Client::Plan(const ContractRequest& request,
@@ -189,17 +211,23 @@ absl::StatusOr<v1::PlanResult> Client::Plan(const ContractRequest& request,
   TENON_RETURN_IF_ERROR(CatchExceptions([&]() -> absl::Status {
     v1::PlanContractionRequest wire;
     TENON_RETURN_IF_ERROR(BuildPlanRequest(request, &wire));
-    CallContext context(options, impl_->options.default_timeout, impl_->endpoint);
-    const auto reader = impl_->contraction->PlanContraction(context.get(), wire);
-    v1::PlanContractionResponse frame;
-    while (reader->Read(&frame)) {
-      if (frame.has_improvement() && callbacks.on_improvement) {
-        callbacks.on_improvement(frame.improvement());
+    bool whole = true;  // no improvement is out
+    const auto attempt = [&](const CallOptions& left) {
+      CallContext context(left, impl_->options.default_timeout, impl_->endpoint);
+      const auto reader = impl_->contraction->PlanContraction(context.get(), wire);
+      v1::PlanContractionResponse frame;
+      while (reader->Read(&frame)) {
+        impl_->endpoint.NoteAnswer();
+        if (frame.has_improvement() && callbacks.on_improvement) {
+          whole = false;
+          callbacks.on_improvement(frame.improvement());
+        }
+        if (frame.has_progress() && callbacks.on_progress) callbacks.on_progress(frame.progress());
+        if (frame.has_plan()) plan = std::move(*frame.mutable_plan());
       }
-      if (frame.has_progress() && callbacks.on_progress) callbacks.on_progress(frame.progress());
-      if (frame.has_plan()) plan = std::move(*frame.mutable_plan());
-    }
-    return StatusFromGrpc(reader->Finish(), impl_->endpoint.address, impl_->endpoint.connected());
+      return StatusFromGrpc(reader->Finish(), impl_->endpoint.address, impl_->endpoint.connected());
+    };
+    return impl_->Repeating(options, attempt, [&whole] { return whole; });
   }));
   if (!plan.has_value()) return BrokenContract("the search ended without a plan");
   return *std::move(plan);
@@ -209,54 +237,80 @@ absl::StatusOr<v1::ListMeasuresResponse> Client::ListMeasures(const std::string&
                                                               const CallOptions& options) {
   v1::ListMeasuresRequest request;
   request.set_id(id);
-  return CallUnary<v1::MeasurementService::Stub, v1::ListMeasuresRequest, v1::ListMeasuresResponse>(
-      impl_->measurement.get(), &v1::MeasurementService::Stub::ListMeasures, request, options,
-      impl_->options.default_timeout, impl_->endpoint);
+  return impl_->Unary(impl_->measurement, &v1::MeasurementService::Stub::ListMeasures, request,
+                      options);
 }
 
 absl::StatusOr<v1::GetServerInfoResponse> Client::GetServerInfo(const CallOptions& options) {
-  return CallUnary<v1::ProviderService::Stub, v1::GetServerInfoRequest, v1::GetServerInfoResponse>(
-      impl_->provider.get(), &v1::ProviderService::Stub::GetServerInfo, v1::GetServerInfoRequest(),
-      options, impl_->options.default_timeout, impl_->endpoint);
+  return impl_->Unary(impl_->provider, &v1::ProviderService::Stub::GetServerInfo,
+                      v1::GetServerInfoRequest(), options);
 }
 
 absl::StatusOr<v1::ListProvidersResponse> Client::ListProviders(const std::string& name,
                                                                 const CallOptions& options) {
   v1::ListProvidersRequest request;
   request.set_name(name);
-  return CallUnary<v1::ProviderService::Stub, v1::ListProvidersRequest, v1::ListProvidersResponse>(
-      impl_->provider.get(), &v1::ProviderService::Stub::ListProviders, request, options,
-      impl_->options.default_timeout, impl_->endpoint);
+  return impl_->Unary(impl_->provider, &v1::ProviderService::Stub::ListProviders, request, options);
 }
 
 absl::StatusOr<v1::DrainResponse> Client::Drain(const v1::DrainRequest& request,
                                                 const CallOptions& options) {
-  return CallUnary<v1::AdminService::Stub, v1::DrainRequest, v1::DrainResponse>(
-      impl_->admin.get(), &v1::AdminService::Stub::Drain, request, options,
-      impl_->options.default_timeout, impl_->endpoint);
+  return impl_->Unary(impl_->admin, &v1::AdminService::Stub::Drain, request, options,
+                      Twice::kDiffers);
 }
 
 absl::StatusOr<v1::SetLogLevelResponse> Client::SetLogLevel(const v1::SetLogLevelRequest& request,
                                                             const CallOptions& options) {
-  return CallUnary<v1::AdminService::Stub, v1::SetLogLevelRequest, v1::SetLogLevelResponse>(
-      impl_->admin.get(), &v1::AdminService::Stub::SetLogLevel, request, options,
-      impl_->options.default_timeout, impl_->endpoint);
+  return impl_->Unary(impl_->admin, &v1::AdminService::Stub::SetLogLevel, request, options,
+                      Twice::kDiffers);
 }
 
 absl::StatusOr<v1::TrimResponse> Client::Trim(const v1::TrimRequest& request,
                                               const CallOptions& options) {
-  return CallUnary<v1::AdminService::Stub, v1::TrimRequest, v1::TrimResponse>(
-      impl_->admin.get(), &v1::AdminService::Stub::Trim, request, options,
-      impl_->options.default_timeout, impl_->endpoint);
+  return impl_->Unary(impl_->admin, &v1::AdminService::Stub::Trim, request, options,
+                      Twice::kDiffers);
 }
 
 absl::StatusOr<v1::GetStatisticsResponse> Client::GetStatistics(const std::string& method_prefix,
                                                                 const CallOptions& options) {
   v1::GetStatisticsRequest request;
   request.set_method_prefix(method_prefix);
-  return CallUnary<v1::ProviderService::Stub, v1::GetStatisticsRequest, v1::GetStatisticsResponse>(
-      impl_->provider.get(), &v1::ProviderService::Stub::GetStatistics, request, options,
-      impl_->options.default_timeout, impl_->endpoint);
+  return impl_->Unary(impl_->provider, &v1::ProviderService::Stub::GetStatistics, request, options);
+}
+
+void Client::RunLater(std::function<void(Client, const CallOptions&)> task, CallOptions options) {
+  const absl::Time end = absl::Now() + options.timeout.value_or(impl_->options.default_timeout);
+  impl_->threads->Run(
+      [client = std::optional<Client>(*this), task = std::move(task), options, end]() mutable {
+        options.timeout = end - absl::Now();
+        Client mine = *std::move(client);
+        client.reset();
+        task(std::move(mine), options);
+      });
+}
+
+Pending<ContractOutcome> Client::ContractAsync(ContractRequest request, CallOptions options,
+                                               ContractCallbacks callbacks) {
+  return Async([request = std::move(request), callbacks = std::move(callbacks)](
+                   Client& client,
+                   const CallOptions& left) { return client.Contract(request, left, callbacks); },
+               std::move(options));
+}
+
+Pending<v1::PlanResult> Client::PlanAsync(ContractRequest request, CallOptions options,
+                                          PlanCallbacks callbacks) {
+  return Async([request = std::move(request), callbacks = std::move(callbacks)](
+                   Client& client,
+                   const CallOptions& left) { return client.Plan(request, left, callbacks); },
+               std::move(options));
+}
+
+Pending<MeasureOutcome> Client::MeasureAllAsync(MeasureRequest request, CallOptions options,
+                                                std::function<absl::Status(MeasureItem)> on_item) {
+  return Async([request = std::move(request), on_item = std::move(on_item)](
+                   Client& client,
+                   const CallOptions& left) { return client.MeasureAll(request, left, on_item); },
+               std::move(options));
 }
 
 absl::StatusOr<v1::GetServerInfoResponse> Client::WaitUntilReady(absl::Duration time,
@@ -268,7 +322,8 @@ absl::StatusOr<v1::GetServerInfoResponse> Client::WaitUntilReady(absl::Duration 
   for (;;) {
     const absl::Duration left = end - absl::Now();
     // Every try gets a little time, the last one too.
-    CallOptions attempt{std::max(left, kPause), canceller};
+    const CallOptions attempt{std::max(left, kPause), canceller,
+                              RetryPolicy{.patience = absl::ZeroDuration()}};
     absl::StatusOr<v1::GetServerInfoResponse> info = GetServerInfo(attempt);
     if (info.ok() && info->state() == v1::SERVER_STATE_READY) return info;
     const bool may_come = info.ok() || info.status().code() == absl::StatusCode::kUnavailable ||

@@ -122,7 +122,10 @@ absl::Status ContractReader::CloseResult(const v1::SetReport& report) {
   ++sets_;
   ContractResult result = std::move(*current_);
   current_.reset();
-  if (callbacks_.on_result) return callbacks_.on_result(std::move(result));
+  if (callbacks_.on_result) {
+    has_handed_out_ = true;
+    return callbacks_.on_result(std::move(result));
+  }
   outcome_.results.push_back(std::move(result));
   return absl::OkStatus();
 }

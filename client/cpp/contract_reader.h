@@ -23,6 +23,8 @@ class ContractReader {
 
   absl::Status Add(const v1::ContractResponse& frame);
   bool accepted() const { return accepted_; }
+  // Whether on_result has got one.
+  bool has_handed_out() const { return has_handed_out_; }
   int32_t max_chunk_bytes() const { return outcome_.accepted.granted().max_chunk_bytes(); }
   // After the stream has ended with OK: the outcome, if it is complete.
   absl::StatusOr<ContractOutcome> Take();
@@ -43,6 +45,7 @@ class ContractReader {
   ContractOutcome outcome_;
   bool accepted_ = false;
   bool reported_ = false;
+  bool has_handed_out_ = false;
   int64_t sets_ = 0;  // results that are complete
   std::optional<ContractResult> current_;
   TensorAssembler assembler_;

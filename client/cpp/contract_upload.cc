@@ -121,6 +121,7 @@ absl::Status ContractUpload::CheckSet(int64_t set, const std::vector<TensorView>
 absl::Status ContractUpload::SendSets(int32_t chunk_bytes, const Send& send) {
   for (int64_t set = 0;; ++set) {
     std::vector<TensorView> views;
+    has_asked_for_sets_ = true;
     TENON_ASSIGN_OR_RETURN(const bool more, request_->next_set(set, &views));
     if (!more) return absl::OkStatus();
     TENON_RETURN_IF_ERROR(CheckSet(set, views));

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -31,6 +32,10 @@ class ContractUpload {
   const v1::ContractRequest& header() const { return header_; }
   // Whether the header says it all and nothing follows.
   bool header_is_all() const { return deferred_.empty() && varying_.empty(); }
+  // Names the request where its maker has not.
+  void SetRequestId(const std::string& id) { header_.mutable_header()->set_request_id(id); }
+  // Whether next_set has been called: its sets do not come again.
+  bool has_asked_for_sets() const { return has_asked_for_sets_; }
   // Sends what follows the header, in chunks of `chunk_bytes`. An error is one of next_set, or of
   // what it gave; frames that could not be sent are no error.
   absl::Status SendRest(int32_t chunk_bytes, const Send& send);
@@ -57,6 +62,7 @@ class ContractUpload {
   v1::ContractRequest header_;
   std::vector<int> deferred_;  // not varying, not inline, not empty
   std::vector<int> varying_;
+  bool has_asked_for_sets_ = false;
 };
 
 }  // namespace tenon::client

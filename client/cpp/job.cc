@@ -9,8 +9,8 @@
 #include "client/cpp/call_context.h"
 #include "client/cpp/client_impl.h"
 #include "client/cpp/contract_upload.h"
+#include "client/cpp/retrier.h"
 #include "client/cpp/status.h"
-#include "client/cpp/unary.h"
 #include "client/cpp/wire.h"
 #include "tenon/client.h"
 
@@ -97,54 +97,6 @@ bool MayResume(const absl::Status& status) {
          status.code() == absl::StatusCode::kAborted;
 }
 
-// When a call that broke is tried again.
-class Retrier {
- public:
-  Retrier(const CallOptions& options, absl::Duration default_timeout, const JobRetry& retry)
-      : options_(options),
-        retry_(retry),
-        deadline_(absl::Now() + options.timeout.value_or(default_timeout)),
-        pause_(retry.pause) {}
-
-  // Of the next try, which has the time that is left.
-  CallOptions options() const {
-    CallOptions options = options_;
-    options.timeout = deadline_ - absl::Now();
-    return options;
-  }
-
-  // The server has sent something.
-  void Heard() { heard_ = true; }
-  // Waits and returns true when a try that ended so is to be followed by another one. `progress`:
-  // the try has brought the call further.
-  bool Again(const absl::Status& ended, bool progress) {
-    if (progress) {
-      broken_.reset();
-      pause_ = retry_.pause;
-    }
-    if (!MayResume(ended) || (!heard_ && IsUnreachable(ended))) return false;
-    const absl::Time now = absl::Now();
-    if (!broken_.has_value()) broken_ = now;
-    if (now - *broken_ >= retry_.patience || now + pause_ >= deadline_) return false;
-    const absl::Duration pause = pause_;
-    pause_ = std::min(2 * pause, kMostPause);
-    if (retry_.on_break) retry_.on_break(ended, pause);
-    const Canceller never;
-    const Canceller* canceller = options_.canceller != nullptr ? options_.canceller : &never;
-    return !canceller->WaitFor(pause);
-  }
-
- private:
-  static constexpr absl::Duration kMostPause = absl::Seconds(5);
-
-  const CallOptions options_;
-  const JobRetry retry_;
-  const absl::Time deadline_;
-  absl::Duration pause_;              // before the next try
-  std::optional<absl::Time> broken_;  // since when there was no progress
-  bool heard_ = false;
-};
-
 }  // namespace
 
 absl::StatusOr<v1::SubmitContractionResponse> Client::SubmitJob(const JobRequest& request,
@@ -152,49 +104,55 @@ absl::StatusOr<v1::SubmitContractionResponse> Client::SubmitJob(const JobRequest
   v1::SubmitContractionResponse response;
   TENON_RETURN_IF_ERROR(CatchExceptions([&]() -> absl::Status {
     TENON_RETURN_IF_ERROR(CheckRequest(request));
-    TENON_ASSIGN_OR_RETURN(ContractUpload upload, ContractUpload::Create(request.contraction));
-    CallContext context(options, impl_->options.default_timeout, impl_->endpoint);
-    const auto stream = impl_->job->SubmitContraction(context.get(), &response);
-    v1::SubmitContractionRequest first;
-    *first.mutable_header() = HeaderOfJob(request, upload);
-    absl::Status local;
-    if (stream->Write(first) && !upload.header_is_all()) {
-      local = upload.SendRest(impl_->options.chunk_bytes, [&](const v1::ContractRequest& frame) {
-        return stream->Write(FrameOfJob(frame));
-      });
-    }
-    if (!local.ok()) context.get()->TryCancel();
-    stream->WritesDone();
-    const absl::Status status =
-        StatusFromGrpc(stream->Finish(), impl_->endpoint.address, impl_->endpoint.connected());
-    return local.ok() ? status : local;
+    // The same id at every try: what an earlier one has stored is found again.
+    const std::string& given = request.contraction.request_id;
+    const std::string id = given.empty() ? NewRequestId() : given;
+    return impl_->Repeating(
+        options, [&](const CallOptions& left) { return SubmitOnce(request, id, left, &response); },
+        [] { return true; });
   }));
   return response;
+}
+
+absl::Status Client::SubmitOnce(const JobRequest& request, const std::string& request_id,
+                                const CallOptions& options,
+                                v1::SubmitContractionResponse* response) {
+  TENON_ASSIGN_OR_RETURN(ContractUpload upload, ContractUpload::Create(request.contraction));
+  upload.SetRequestId(request_id);
+  CallContext context(options, impl_->options.default_timeout, impl_->endpoint);
+  const auto stream = impl_->job->SubmitContraction(context.get(), response);
+  v1::SubmitContractionRequest first;
+  *first.mutable_header() = HeaderOfJob(request, upload);
+  absl::Status local;
+  if (stream->Write(first) && !upload.header_is_all()) {
+    local = upload.SendRest(impl_->options.chunk_bytes, [&](const v1::ContractRequest& frame) {
+      return stream->Write(FrameOfJob(frame));
+    });
+  }
+  if (!local.ok()) context.get()->TryCancel();
+  stream->WritesDone();
+  const absl::Status status =
+      StatusFromGrpc(stream->Finish(), impl_->endpoint.address, impl_->endpoint.connected());
+  return local.ok() ? status : local;
 }
 
 absl::StatusOr<v1::Job> Client::GetJob(const std::string& name, const CallOptions& options) {
   v1::GetJobRequest request;
   request.set_name(name);
-  auto response = CallUnary<v1::JobService::Stub, v1::GetJobRequest, v1::GetJobResponse>(
-      impl_->job.get(), &v1::JobService::Stub::GetJob, request, options,
-      impl_->options.default_timeout, impl_->endpoint);
+  auto response = impl_->Unary(impl_->job, &v1::JobService::Stub::GetJob, request, options);
   if (!response.ok()) return response.status();
   return std::move(*response->mutable_job());
 }
 
 absl::StatusOr<v1::ListJobsResponse> Client::ListJobs(const v1::ListJobsRequest& request,
                                                       const CallOptions& options) {
-  return CallUnary<v1::JobService::Stub, v1::ListJobsRequest, v1::ListJobsResponse>(
-      impl_->job.get(), &v1::JobService::Stub::ListJobs, request, options,
-      impl_->options.default_timeout, impl_->endpoint);
+  return impl_->Unary(impl_->job, &v1::JobService::Stub::ListJobs, request, options);
 }
 
 absl::StatusOr<v1::Job> Client::CancelJob(const std::string& name, const CallOptions& options) {
   v1::CancelJobRequest request;
   request.set_name(name);
-  auto response = CallUnary<v1::JobService::Stub, v1::CancelJobRequest, v1::CancelJobResponse>(
-      impl_->job.get(), &v1::JobService::Stub::CancelJob, request, options,
-      impl_->options.default_timeout, impl_->endpoint);
+  auto response = impl_->Unary(impl_->job, &v1::JobService::Stub::CancelJob, request, options);
   if (!response.ok()) return response.status();
   return std::move(*response->mutable_job());
 }
@@ -202,9 +160,8 @@ absl::StatusOr<v1::Job> Client::CancelJob(const std::string& name, const CallOpt
 absl::StatusOr<int64_t> Client::DeleteJob(const std::string& name, const CallOptions& options) {
   v1::DeleteJobRequest request;
   request.set_name(name);
-  auto response = CallUnary<v1::JobService::Stub, v1::DeleteJobRequest, v1::DeleteJobResponse>(
-      impl_->job.get(), &v1::JobService::Stub::DeleteJob, request, options,
-      impl_->options.default_timeout, impl_->endpoint);
+  auto response =
+      impl_->Unary(impl_->job, &v1::JobService::Stub::DeleteJob, request, options, Twice::kDiffers);
   if (!response.ok()) return response.status();
   return response->freed_bytes();
 }
@@ -217,7 +174,7 @@ absl::StatusOr<v1::Job> Client::WatchJob(const std::string& name, const CallOpti
   request.set_progress_interval_seconds(absl::ToDoubleSeconds(watch.progress_interval));
   std::optional<v1::Job> job;
   TENON_RETURN_IF_ERROR(CatchExceptions([&]() -> absl::Status {
-    Retrier retrier(options, impl_->options.default_timeout, watch.retry);
+    Retrier retrier(options, impl_->options.default_timeout, watch.retry, MayResume, false);
     for (;;) {
       bool came = false;
       const absl::Status ended = WatchOnce(request, retrier.options(), [&](const auto& frame) {
@@ -249,7 +206,7 @@ absl::StatusOr<JobResult> Client::ReadJobResult(const std::string& name, const C
   absl::StatusOr<JobResult> result = absl::UnknownError("");
   const absl::Status status = CatchExceptions([&]() -> absl::Status {
     ResultReader reader;
-    Retrier retrier(options, impl_->options.default_timeout, retry);
+    Retrier retrier(options, impl_->options.default_timeout, retry, MayResume, false);
     for (;;) {
       const int64_t before = reader.filled_bytes();
       const absl::Status ended = ReadOnce(name, retrier.options(), before, [&](const auto& frame) {

@@ -9,6 +9,7 @@
 #include "client/cpp/duplex.h"
 #include "client/cpp/measure_reader.h"
 #include "client/cpp/measure_upload.h"
+#include "client/cpp/retrier.h"
 #include "client/cpp/shared_placement.h"
 #include "client/cpp/status.h"
 
@@ -29,15 +30,18 @@ class MeasureStream::Impl {
   static absl::StatusOr<std::unique_ptr<Impl>> Start(std::shared_ptr<ClientImpl> client,
                                                      MeasureRequest request,
                                                      const CallOptions& options) {
-    std::unique_ptr<Impl> impl(new Impl(std::move(request), client->options.chunk_bytes));
-    const std::shared_ptr<SharedPool>& pool = impl->request_.pool;
-    const std::string token = pool == nullptr ? "" : pool->EnsureConnected();
-    if (!token.empty()) impl->placement_ = std::make_unique<SharedPlacement>(pool, token, 0);
-    impl->open_ = [impl = impl.get(), client = std::move(client), options]() -> absl::Status {
+    std::unique_ptr<Impl> impl(new Impl(std::move(request), client->options.chunk_bytes,
+                                        client->MakeRetrier(options), client->endpoint,
+                                        options.canceller));
+    impl->Place();
+    impl->open_ = [impl = impl.get(), client = std::move(client)]() -> absl::Status {
       TENON_ASSIGN_OR_RETURN(MeasureUpload upload,
                              MeasureUpload::Create(impl->request_, impl->placement_.get()));
+      upload.SetRequestId(impl->request_id_);
+      CallOptions call = impl->retrier_.options();
+      call.canceller = &impl->canceller_;
       impl->stream_ = std::make_unique<Stream>(
-          options, client->options.default_timeout, client->endpoint,
+          call, client->options.default_timeout, client->endpoint,
           [&](auto* context) { return client->measurement->Measure(context); });
       impl->AllowProjections();
       impl->stream_->StartWriter([impl, upload = std::move(upload)](Stream* stream) {
@@ -53,6 +57,7 @@ class MeasureStream::Impl {
     while (!ended_) {
       if (std::optional<MeasureItem> item = PopItem()) return item;
       if (stream_->Read(&frame_)) {
+        endpoint_.NoteAnswer();
         const absl::Status status = CatchExceptions([this] { return reader_.Add(frame_); });
         if (!status.ok()) {
           End(stream_->Finish(status));
@@ -61,7 +66,7 @@ class MeasureStream::Impl {
         }
       } else {
         const absl::Status status = stream_->Finish();
-        if (!SendInstead(status)) End(status);
+        if (!SendInstead(status) && !Repeat(status)) End(status);
       }
     }
     if (std::optional<MeasureItem> item = PopItem()) return item;
@@ -73,15 +78,29 @@ class MeasureStream::Impl {
     const std::lock_guard lock(stream_mutex_);
     stream_->Stop();
   }
-  void Cancel() {
-    const std::lock_guard lock(stream_mutex_);
-    stream_->Cancel();
-  }
+  void Cancel() { canceller_.Cancel(); }
   const MeasureReader& reader() const { return reader_; }
 
  private:
-  Impl(MeasureRequest request, int32_t chunk_bytes)
-      : request_(std::move(request)), chunk_bytes_(chunk_bytes), reader_(request_.on_progress) {}
+  Impl(MeasureRequest request, int32_t chunk_bytes, const Retrier& retrier,
+       const Endpoint& endpoint, Canceller* caller)
+      : request_(std::move(request)),
+        request_id_(request_.request_id.empty() ? NewRequestId() : request_.request_id),
+        retrier_(retrier),
+        endpoint_(endpoint),
+        caller_(&canceller_, caller),
+        chunk_bytes_(chunk_bytes),
+        reader_(request_.on_progress) {
+    retrier_.SetCanceller(&canceller_);
+  }
+
+  // Memory shared with the server, for the stream that begins next.
+  void Place() {
+    const std::shared_ptr<SharedPool>& pool = request_.pool;
+    const std::string token = pool == nullptr ? "" : pool->EnsureConnected();
+    placement_.reset();
+    if (!token.empty()) placement_ = std::make_unique<SharedPlacement>(pool, token, 0);
+  }
 
   // HTTP/2's own window holds hundreds of small projections; so the generator gets leave for a few
   // beyond those that are answered, or it would run far ahead of them and of Stop().
@@ -112,17 +131,36 @@ class MeasureStream::Impl {
       return false;
     }
     placement_.reset();
+    Reopen();
+    return true;
+  }
+
+  // Begins anew after a break, where everything that was sent can be sent again and nothing is out.
+  bool Repeat(const absl::Status& status) {
+    endpoint_.Note(status);
+    if (endpoint_.answered()) retrier_.Heard();
+    if (has_asked_ || answered_ > 0 || !retrier_.Again(status, false)) return false;
+    reader_ = MeasureReader(request_.on_progress);
+    window_ = kOnTheWay + 1;
+    Place();
+    Reopen();
+    return true;
+  }
+
+  void Reopen() {
     const std::lock_guard lock(stream_mutex_);
     const bool stopped = stream_->stopped();
     const absl::Status opened = open_();
     if (stopped) stream_->Stop();
     if (!opened.ok()) End(opened);
-    return true;
   }
 
   void End(absl::Status status) {
     ended_ = true;
     end_status_ = std::move(status);
+    if (MayRepeat(end_status_) && canceller_.cancelled()) {
+      end_status_ = absl::CancelledError("cancelled before the next try");
+    }
     if (end_status_.ok()) end_status_ = reader_.CheckEnd();
     if (end_status_.ok()) end_status_ = generator_status_;
   }
@@ -140,6 +178,7 @@ class MeasureStream::Impl {
                        header.shared_pool().empty();
     const bool going = (small || stream->WaitAccepted()) && upload.SendDataset(chunk_bytes_, send);
     if (going && request_.next_projection) {
+      has_asked_ = true;
       // An error here must not cost the answers before it: the stream is stopped, not cancelled.
       generator_status_ =
           CatchExceptions([&] { return upload.SendProjections(chunk_bytes_, await_turn, send); });
@@ -157,12 +196,18 @@ class MeasureStream::Impl {
   }
 
   MeasureRequest request_;
+  const std::string request_id_;
+  Retrier retrier_;
+  const Endpoint endpoint_;
+  Canceller canceller_;  // of this stream, pauses included
+  const CancelLink caller_;
   std::unique_ptr<SharedPlacement> placement_;  // null: everything is sent
   std::function<absl::Status()> open_;          // the stream; keeps the client alive
   std::atomic<int32_t> chunk_bytes_;
   MeasureReader reader_;
   v1::MeasureResponse frame_;
   int64_t answered_ = 0;
+  bool has_asked_ = false;  // the generator; written by the writing thread, as generator_status_ is
   int64_t window_ = kOnTheWay + 1;  // of projections without an answer
   bool ended_ = false;
   absl::Status end_status_;
@@ -191,6 +236,24 @@ absl::StatusOr<MeasureStream> Client::Measure(MeasureRequest request, const Call
     return impl.status();
   }));
   return MeasureStream(*std::move(impl));
+}
+
+absl::StatusOr<MeasureOutcome> Client::MeasureAll(
+    MeasureRequest request, const CallOptions& options,
+    const std::function<absl::Status(MeasureItem)>& on_item) {
+  TENON_ASSIGN_OR_RETURN(MeasureStream stream, Measure(std::move(request), options));
+  MeasureOutcome outcome;
+  for (;;) {
+    TENON_ASSIGN_OR_RETURN(std::optional<MeasureItem> item, stream.Next());
+    if (!item.has_value()) break;
+    if (!on_item) {
+      outcome.items.push_back(*std::move(item));
+      continue;
+    }
+    TENON_RETURN_IF_ERROR(CatchExceptions([&] { return on_item(*std::move(item)); }));
+  }
+  outcome.summary = *stream.summary();
+  return outcome;
 }
 
 }  // namespace tenon::client

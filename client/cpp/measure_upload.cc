@@ -71,7 +71,7 @@ absl::StatusOr<MeasureUpload> MeasureUpload::Create(const MeasureRequest& reques
 
 absl::Status MeasureUpload::BuildHeader() {
   v1::MeasureHeader* header = header_.mutable_header();
-  header->set_request_id(ReplaceInvalidUtf8(request_->request_id));
+  SetRequestId(request_->request_id);
   if (placement_ != nullptr) header->set_shared_pool(placement_->token());
   header->mutable_specs()->Add(request_->specs.begin(), request_->specs.end());
   if (!request_->dataset_handle.empty()) {
@@ -92,6 +92,10 @@ absl::Status MeasureUpload::BuildHeader() {
   *header->mutable_result() = request_->result;
   header->set_return_local(request_->return_local);
   return BuildSource();
+}
+
+void MeasureUpload::SetRequestId(const std::string& id) {
+  header_.mutable_header()->set_request_id(ReplaceInvalidUtf8(id));
 }
 
 std::optional<v1::SharedRegion> MeasureUpload::Place(int64_t set,

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -27,6 +28,8 @@ class MeasureUpload {
                                               SharedPlacement* placement = nullptr);
 
   const v1::MeasureRequest& header() const { return header_; }
+  // Names the request where its maker has not.
+  void SetRequestId(const std::string& id);
   // Data set and labels, as far as they are not in the header. False: sending has ended.
   bool SendDataset(int32_t chunk_bytes, const Send& send) const;
   // Waits until the projection of this index may be made; false: nothing further is wanted.

@@ -6,8 +6,10 @@
 #include <grpcpp/channel.h>
 #include <grpcpp/support/status.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -26,8 +28,19 @@ struct Endpoint {
   std::string address;
   std::string token;  // goes with every call; empty: none
   std::shared_ptr<grpc::ChannelInterface> channel;
+  // Of all copies.
+  std::shared_ptr<std::atomic<bool>> has_answered = std::make_shared<std::atomic<bool>>(false);
 
   bool connected() const { return channel->GetState(false) == GRPC_CHANNEL_READY; }
+  // Whether a server has ever answered here: then a connection that breaks may come back, while a
+  // wrong address does not.
+  bool answered() const { return *has_answered; }
+  void NoteAnswer() const { *has_answered = true; }
+  // Notes how a call ended.
+  void Note(const absl::Status& ended) const {
+    const std::optional<ServerError> error = ServerErrorOf(ended);
+    if (ended.ok() || (error.has_value() && !error->reason.empty())) NoteAnswer();
+  }
 };
 
 // A peer that breaks the wire contract: INTERNAL, and ServerErrorOf knows of it.

@@ -15,4 +15,5 @@ if(NOT TENON_SANITIZE)
   find_package(spdlog CONFIG REQUIRED)
   pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3)  # the job store
   find_package(OpenSSL REQUIRED)
+  find_package(ZLIB REQUIRED)  # .npz files in the command
 endif()

@@ -19,9 +19,12 @@ set(TENON_ROOM_DEPENDENCIES
     "client:core,proto")
 
 add_library(tenon_options INTERFACE)
+target_compile_features(tenon_options INTERFACE cxx_std_20)
+# Programs that use an installed library have warnings and paths of their own.
 # -Wrestrict of GCC 12 is wrong about std::string at -O3.
-target_compile_options(tenon_options INTERFACE -Wall -Wextra -Werror -Wno-restrict)
-target_include_directories(tenon_options INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(tenon_options INTERFACE
+                       "$<BUILD_INTERFACE:-Wall;-Wextra;-Werror;-Wno-restrict>")
+target_include_directories(tenon_options INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
 if(TENON_SANITIZE STREQUAL "address")
   target_compile_options(tenon_options INTERFACE -g1 -O1 -fno-omit-frame-pointer
                          -fsanitize=address,undefined -fno-sanitize-recover=undefined)

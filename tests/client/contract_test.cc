@@ -170,7 +170,7 @@ TEST(ContractTest, FailureInTheMiddleOfAnUploadEndsIt) {
     stream->Read(&frame);
     return MakeStatus({grpc::StatusCode::UNAVAILABLE, "DEVICE_FAULT", "it died", "", {}, 0});
   }});
-  Client client = ConnectTo(server);
+  Client client = ConnectTo(server, {.retry = {.patience = absl::ZeroDuration()}});
   const std::vector<Tensor> tensors = One(MakeRange({8 << 20}));  // 64 MiB
   const auto outcome = client.Contract(RequestFor(tensors, "a->a"));
   EXPECT_EQ(GetErrorDetails(outcome.status()).reason, Reason::kDeviceFault);

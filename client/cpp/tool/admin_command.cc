@@ -111,6 +111,8 @@ CommandSpec AdminSpec() {
       "gives free memory back to the system, and with the options below makes more of it free.\n"
       "Only for administrators; without tokens or client certificates those are all callers on\n"
       "the server's machine.";
+  spec.example = "tenon admin log-level debug --component admission";
+  spec.choices = {"drain", "log-level", "trim"};
   spec.options = {
       {"delay", "SECONDS", "drain: accept work for this long (default: as configured)."},
       {"grace", "SECONDS",

@@ -151,12 +151,14 @@ std::string HelpText(const CommandSpec& spec) {
   std::string text = StrCat("Usage: tenon ", spec.name, spec.usage.empty() ? "" : " ", spec.usage,
                             " [options]\n\n", spec.summary, "\n");
   if (!spec.details.empty()) text += StrCat("\n", spec.details, "\n");
-  text += "\nOptions:\n";
+  text += StrCat("\nExample:\n  ", spec.example, "\n\nOptions:\n");
   for (const Option& option : spec.options) {
     AppendOption(StrCat("--", option.name, option.value.empty() ? "" : " ", option.value),
                  StrCat(option.help, option.repeatable ? " May be repeated." : ""), &text);
   }
   AppendOption("--help", "Print this text.", &text);
+  text += "\nExit codes:\n  ";
+  AppendWrapped(spec.exit_codes.empty() ? kExitCodes : spec.exit_codes, 2, &text);
   return text;
 }
 

@@ -20,6 +20,7 @@ struct Option {
   std::string value;  // what stands for the value in help texts; empty: it takes none
   std::string help;
   bool repeatable = false;
+  std::vector<std::string> choices = {};  // all values that there are; empty: any
 };
 
 // What a command takes.
@@ -28,10 +29,19 @@ struct CommandSpec {
   std::string usage;    // the positional arguments
   std::string summary;  // one line
   std::string details;  // the rest of the help text
+  std::string example;  // one command line that works
+  // What the exit codes say; empty: kExitCodes.
+  std::string exit_codes;
   std::vector<Option> options;
   size_t min_positionals = 0;
   size_t max_positionals = 0;
+  std::vector<std::string> choices;  // first words that there are among them; empty: files
 };
+
+// Of commands that call a server, and of the others.
+inline constexpr const char* kExitCodes =
+    "0 success, 2 usage or input, 3 the server refused, 4 it can't be reached, 130 interrupted.";
+inline constexpr const char* kLocalExitCodes = "0 success, 2 usage or input.";
 
 // What was given.
 class Arguments {

@@ -93,6 +93,7 @@ absl::StatusOr<std::vector<client::Client>> ConnectAll(const Arguments& argument
   for (size_t i = 0; i < std::max<size_t>(static_cast<size_t>(count), addresses->size()); ++i) {
     client::ClientOptions options;
     options.user_agent = "tenon-bench";
+    options.retry.patience = absl::ZeroDuration();  // refusals are what it counts
     TENON_ASSIGN_OR_RETURN(client::Client client,
                            client::Client::Connect((*addresses)[i % addresses->size()], options));
     clients.push_back(std::move(client));
@@ -203,16 +204,22 @@ CommandSpec BenchSpec() {
       "after it; what is late even then is never sent. It measures until the rates and mean "
       "latencies of three\n"
       "windows agree, or for --duration, or --requests. Everything is as a program sees it that\n"
-      "uses the C++ client, copies and checks included.\n"
-      "Exit codes: 0 success, 1 --target-p99 is missed (a request that failed or was never sent\n"
-      "counts as never answered), 2 usage, 3 the server refused every request, 4 it can't be "
-      "reached, 130\n"
+      "uses the C++ client, copies and checks included.";
+  spec.exit_codes =
+      "0 success, 1 --target-p99 is missed (a request that failed or was never sent counts as "
+      "never "
+      "answered), 2 usage, 3 the server refused every request, 4 it can't be reached, 130 "
       "interrupted.";
+  spec.example = "tenon bench --rate 100 --arrivals poisson --duration 5 --json -";
   spec.options = {
       {"concurrency", "N",
        "Requests at the same time (default: 1); of an open loop at most (default: 64)."},
       {"rate", "R", "Open loop: requests per second."},
-      {"arrivals", "KIND", "Gaps of an open loop: constant (default) or poisson."},
+      {"arrivals",
+       "KIND",
+       "Gaps of an open loop: constant (default) or poisson.",
+       false,
+       {"constant", "poisson"}},
       {"seed", "N", "Seed of poisson gaps (default: 1)."},
       {"connections", "N", "Connections that the workers share (default: one per address)."},
       {"address", "ADDRESS", "A server, instead of --server; workers take turns.", true},

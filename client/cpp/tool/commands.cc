@@ -8,12 +8,13 @@
 
 #include "backends/core/error.h"
 #include "backends/core/utf8.h"
+#include "client/cpp/tool/json.h"
 #include "client/cpp/tool/text.h"
 
 namespace tenon::tool {
 namespace {
 
-constexpr std::array<Command, 18> kCommands = {{
+constexpr std::array<Command, 28> kCommands = {{
     {ContractSpec, RunContract},
     {EstimateSpec, RunEstimate},
     {PlanSpec, RunPlan},
@@ -26,11 +27,21 @@ constexpr std::array<Command, 18> kCommands = {{
     {JobDeleteSpec, RunJobDelete},
     {MeasureCommandSpec, RunMeasure},
     {MeasuresSpec, RunMeasures},
+    {DatasetPutSpec, RunDatasetPut},
+    {DatasetListSpec, RunDatasetList},
+    {DatasetShowSpec, RunDatasetShow},
+    {DatasetDeleteSpec, RunDatasetDelete},
+    {TensorPutSpec, RunTensorPut},
+    {TensorListSpec, RunTensorList},
+    {TensorShowSpec, RunTensorShow},
+    {TensorDeleteSpec, RunTensorDelete},
     {BenchSpec, RunBench},
     {InfoSpec, RunInfo},
+    {StatisticsSpec, RunStatistics},
     {AdminSpec, RunAdmin},
     {TokenSpec, RunToken},
     {DoctorSpec, RunDoctor},
+    {CompletionSpec, RunCompletion},
     {VersionSpec, RunVersion},
 }};
 
@@ -136,11 +147,22 @@ CommandSpec VersionSpec() {
   CommandSpec spec;
   spec.name = "version";
   spec.summary = "Prints the version of this program; 'tenon info' tells the server's.";
+  spec.example = "tenon version --json";
+  spec.exit_codes = kLocalExitCodes;
+  spec.options = {{"json", "", "Print one JSON object."}};
   return spec;
 }
 
-int RunVersion(const Arguments&, const Session& session) {
-  *session.out << "tenon " TENON_VERSION "\n";
+std::vector<CommandSpec> AllCommandSpecs() {
+  std::vector<CommandSpec> specs;
+  for (const Command& command : kCommands) specs.push_back(command.spec());
+  return specs;
+}
+
+int RunVersion(const Arguments& arguments, const Session& session) {
+  *session.out << (arguments.Has("json") ? Dump(Json{{"version", TENON_VERSION}})
+                                         : std::string("tenon " TENON_VERSION))
+               << "\n";
   return kExitOk;
 }
 

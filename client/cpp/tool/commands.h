@@ -5,6 +5,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "client/cpp/tool/arguments.h"
 #include "client/cpp/tool/session.h"
@@ -51,8 +52,31 @@ CommandSpec TokenSpec();
 int RunToken(const Arguments& arguments, const Session& session);
 CommandSpec DoctorSpec();
 int RunDoctor(const Arguments& arguments, const Session& session);
+CommandSpec DatasetPutSpec();
+int RunDatasetPut(const Arguments& arguments, const Session& session);
+CommandSpec DatasetListSpec();
+int RunDatasetList(const Arguments& arguments, const Session& session);
+CommandSpec DatasetShowSpec();
+int RunDatasetShow(const Arguments& arguments, const Session& session);
+CommandSpec DatasetDeleteSpec();
+int RunDatasetDelete(const Arguments& arguments, const Session& session);
+CommandSpec TensorPutSpec();
+int RunTensorPut(const Arguments& arguments, const Session& session);
+CommandSpec TensorListSpec();
+int RunTensorList(const Arguments& arguments, const Session& session);
+CommandSpec TensorShowSpec();
+int RunTensorShow(const Arguments& arguments, const Session& session);
+CommandSpec TensorDeleteSpec();
+int RunTensorDelete(const Arguments& arguments, const Session& session);
+CommandSpec StatisticsSpec();
+int RunStatistics(const Arguments& arguments, const Session& session);
+CommandSpec CompletionSpec();
+int RunCompletion(const Arguments& arguments, const Session& session);
 CommandSpec VersionSpec();
 int RunVersion(const Arguments& arguments, const Session& session);
+
+// Of all commands, in the order of the overview.
+std::vector<CommandSpec> AllCommandSpecs();
 
 // The whole program: finds the command, parses, prints help, runs; never throws. `arguments` are
 // those after the program's name.

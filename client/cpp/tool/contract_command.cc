@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -11,6 +12,7 @@
 #include "client/cpp/tool/commands.h"
 #include "client/cpp/tool/contract_report.h"
 #include "client/cpp/tool/network_input.h"
+#include "client/cpp/tool/npz.h"
 #include "client/cpp/tool/progress_bar.h"
 #include "client/cpp/tool/search_input.h"
 #include "client/cpp/tool/text.h"
@@ -61,27 +63,45 @@ absl::StatusOr<Tensor> Unscaled(const client::ContractResult& result) {
   return tensor;
 }
 
-absl::Status PrintJson(const client::ContractOutcome& outcome, double client_seconds,
-                       const Arguments& arguments, std::ostream* out) {
-  const client::ContractResult& result = outcome.results[0];
-  *out << "{";
-  if (!arguments.Has("no-value")) {
+// "value" and "log10_scale" of one result.
+absl::Status PrintResultJson(const client::ContractResult& result, bool value, std::ostream* out) {
+  if (value) {
     *out << "\"value\": ";
     TENON_RETURN_IF_ERROR(WriteTensorJson(result.tensor, out));
-    *out << ", ";
+  }
+  if (!result.log10_scale.has_value()) return absl::OkStatus();
+  *out << (value ? ", " : "") << "\"log10_scale\": " << Dump(*result.log10_scale);
+  return absl::OkStatus();
+}
+
+absl::Status PrintJson(const client::ContractOutcome& outcome, double client_seconds,
+                       const Arguments& arguments, std::ostream* out) {
+  const bool value = !arguments.Has("no-value");
+  *out << "{";
+  if (arguments.Has("varying")) {
+    *out << "\"sets\": [";
+    for (const client::ContractResult& result : outcome.results) {
+      *out << (result.set == 0 ? "{" : ", {");
+      TENON_RETURN_IF_ERROR(PrintResultJson(result, value, out));
+      *out << "}";
+    }
+    *out << "], ";
+  } else {
+    const client::ContractResult& result = outcome.results[0];
+    TENON_RETURN_IF_ERROR(PrintResultJson(result, value, out));
+    if (value || result.log10_scale.has_value()) *out << ", ";
   }
   Json report = ReportToJson(outcome.report);
   report["client_seconds"] = client_seconds;
-  if (result.log10_scale.has_value())
-    *out << "\"log10_scale\": " << Dump(*result.log10_scale) << ", ";
   *out << "\"report\": " << Dump(report) << "}\n";
   return absl::OkStatus();
 }
 
 void PrintText(const client::ContractOutcome& outcome, const Arguments& arguments,
                std::ostream* out) {
-  const client::ContractResult& result = outcome.results[0];
-  if (!arguments.Has("no-value")) {
+  for (const client::ContractResult& result : outcome.results) {
+    if (arguments.Has("no-value")) break;
+    if (arguments.Has("varying")) *out << "set " << result.set << "\n";
     *out << FormatTensor(result.tensor) << "\n";
     if (result.log10_scale.has_value()) {
       *out << "times 10 to the power " << FormatNumber(*result.log10_scale, 17) << "\n";
@@ -91,6 +111,46 @@ void PrintText(const client::ContractOutcome& outcome, const Arguments& argument
     }
   }
   *out << FormatReport(outcome.report);
+}
+
+// One array with the results along a new first axis.
+absl::StatusOr<Tensor> Stacked(const std::vector<client::ContractResult>& results) {
+  TensorSpec spec = results[0].tensor.spec;
+  spec.shape.insert(spec.shape.begin(), static_cast<int64_t>(results.size()));
+  TENON_ASSIGN_OR_RETURN(Tensor stacked, Tensor::Allocate(spec));
+  std::byte* to = stacked.buffer.data();
+  for (const client::ContractResult& result : results) {
+    to = std::copy_n(result.tensor.buffer.data(), result.tensor.buffer.size_bytes(), to);
+  }
+  return stacked;
+}
+
+// To an archive as "result", or "set0" and so on of --varying, with "log10_scale" beside it; to a
+// .npy file without the scale, and those of --varying along a new first axis.
+absl::Status WriteResults(const std::string& path, const Arguments& arguments,
+                          const std::vector<client::ContractResult>& results) {
+  const bool varying = arguments.Has("varying");
+  if (!IsNpz(path)) {
+    if (!varying) return WriteNpyFile(path, results[0].tensor);
+    if (results.empty()) {
+      return Error(Reason::kBadParameter, "there are no results to write").Field("--output");
+    }
+    TENON_ASSIGN_OR_RETURN(const Tensor stacked, Stacked(results));
+    return WriteNpyFile(path, stacked);
+  }
+  std::vector<std::pair<std::string, const Tensor*>> arrays;
+  for (const client::ContractResult& result : results) {
+    arrays.emplace_back(varying ? StrCat("set", result.set) : "result", &result.tensor);
+  }
+  if (results.empty() || !results[0].log10_scale.has_value()) return WriteNpzFile(path, arrays);
+  const std::vector<int64_t> shape =
+      varying ? std::vector<int64_t>{static_cast<int64_t>(results.size())} : std::vector<int64_t>();
+  TENON_ASSIGN_OR_RETURN(Tensor scales, Tensor::Allocate({DType::kFloat64, shape}));
+  for (size_t k = 0; k < results.size(); ++k) {
+    scales.buffer.as<double>()[k] = results[k].log10_scale.value_or(0);
+  }
+  arrays.emplace_back("log10_scale", &scales);
+  return WriteNpzFile(path, arrays);
 }
 
 // Prints how the result compares; false when it does not pass.
@@ -140,13 +200,17 @@ absl::StatusOr<int> Run(const Arguments& arguments, const Session& session) {
     input.request.execution.set_progress_interval_seconds(kProgressSeconds);
   }
   const auto reference = arguments.Get("check");
+  if (reference.has_value() && arguments.Has("varying")) {
+    return Error(Reason::kBadParameter, "a reference has one result, --varying many")
+        .Field("--check");
+  }
+  input.request.request_id = arguments.Get("request-id").value_or("");
   if (reference.has_value()) TENON_RETURN_IF_ERROR(CheckReference(*reference, input.name));
   const auto start = std::chrono::steady_clock::now();
   TENON_ASSIGN_OR_RETURN(const client::ContractOutcome outcome, Call(input, arguments, session));
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  const client::ContractResult& result = outcome.results[0];
   if (const auto path = arguments.Get("output")) {
-    TENON_RETURN_IF_ERROR(WriteNpyFile(*path, result.tensor));
+    TENON_RETURN_IF_ERROR(WriteResults(*path, arguments, outcome.results));
   }
   const bool json = arguments.Has("json");
   if (json) {
@@ -155,8 +219,8 @@ absl::StatusOr<int> Run(const Arguments& arguments, const Session& session) {
     PrintText(outcome, arguments, session.out);
   }
   if (!reference.has_value()) return kExitOk;
-  TENON_ASSIGN_OR_RETURN(const bool passed,
-                         Check(*reference, input.name, result, json ? session.err : session.out));
+  TENON_ASSIGN_OR_RETURN(const bool passed, Check(*reference, input.name, outcome.results[0],
+                                                  json ? session.err : session.out));
   return passed ? kExitOk : kExitCheckFailed;
 }
 
@@ -170,19 +234,27 @@ CommandSpec ContractSpec() {
   spec.details =
       "The arrays of a network file are made by the corpus rule from its 'seed' and 'scales', "
       "unless\n"
-      "--operand gives them; its path and slices are used unless --replan is given.\n"
-      "Exit codes: 0 success, 1 --check failed, 2 usage or input, 3 the server refused,\n"
-      "4 the server can't be reached, 130 interrupted.";
+      "--operand gives them; its path and slices are used unless --replan is given. Operands of "
+      "an\n"
+      "einsum are FILE.npy, FILE.npz:NAME, all arrays of FILE.npz in their order, or tensors/...\n"
+      "that the server keeps; --varying takes some of them out of the line.";
+  spec.exit_codes =
+      "0 success, 1 --check failed, 2 usage or input, 3 the server refused, 4 the server can't be "
+      "reached, 130 interrupted.";
+  spec.example = "tenon contract 'ab,bc->ac' a.npy b.npy --output c.npy";
   spec.options = NetworkOptions();
+  for (Option& option : PlanChoiceOptions()) spec.options.push_back(std::move(option));
   spec.options.push_back(
-      {"plan", "FILE.json", "Path and slices of a plan file, in the place of the network's own."});
+      {"output", "FILE",
+       "Write the result to FILE.npy, with --normalize without its scale, and with --varying along "
+       "a new first axis; or to FILE.npz as 'result', or 'set0', 'set1', ..., and 'log10_scale'."});
   spec.options.push_back(
-      {"output", "FILE.npy", "Write the result to a file; with --normalize without its scale."});
+      {"request-id", "TEXT", "Name of the request in logs (default: one is drawn)."});
   spec.options.push_back(
       {"json", "",
        "Print one JSON object: 'value' (row-major nested lists, complex numbers as [re, im], NaN "
        "and infinity as null), with --normalize 'log10_scale' (null for a zero result), and "
-       "'report'."});
+       "'report'; with --varying a list 'sets' of the former."});
   spec.options.push_back({"no-value", "", "Print the report alone."});
   spec.options.push_back({"check", "REFERENCE.json",
                           "Compare with the reference of the network's name in this file; with "

@@ -164,8 +164,9 @@ std::vector<Finding> Examine(const Arguments& arguments, const Session& session,
 CommandSpec DoctorSpec() {
   CommandSpec spec;
   spec.name = "doctor";
-  spec.summary =
-      "Examines a server from here and tells what to do; exit code 1 if something fails.";
+  spec.summary = "Examines a server from here and tells what to do about what it finds.";
+  spec.example = "tenon doctor --server 127.0.0.1:50551";
+  spec.exit_codes = "0 nothing fails, 1 something does, 2 usage, 130 interrupted.";
   spec.details =
       "'tenond --doctor' examines the machine itself: limits, directories, ports, devices.";
   spec.options = {{"json", "", "Print one JSON object with 'ok' and 'findings'."}};

@@ -65,9 +65,9 @@ CommandSpec EstimateSpec() {
   spec.usage = "NETWORK.json | 'ab,bc->ac' [A.npy ... | --shape 2,3 ...]";
   spec.summary = "Tells what a contraction would cost, without running it.";
   spec.details = "No arrays are made or sent; of .npy files only type and shape are used.";
+  spec.example = "tenon estimate 'ab,bc->ac' --shape 2000,3000 --shape 3000,4000";
   spec.options = NetworkOptions();
-  spec.options.push_back(
-      {"plan", "FILE.json", "Path and slices of a plan file, in the place of the network's own."});
+  for (Option& option : PlanChoiceOptions()) spec.options.push_back(std::move(option));
   spec.options.push_back(
       {"shape", "2,3", "Shape of the next operand of an einsum, in place of a file.", true});
   spec.options.push_back({"json", "", "Print one JSON object with everything the server tells."});

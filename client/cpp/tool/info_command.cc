@@ -77,7 +77,7 @@ absl::Status Run(const Arguments& arguments, const Session& session) {
   TENON_ASSIGN_OR_RETURN(const client::CallOptions options, CallOptionsOf(arguments, session));
   TENON_ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info, Ask(&client, arguments, options));
   TENON_ASSIGN_OR_RETURN(const v1::ListProvidersResponse providers,
-                         client.ListProviders("", options));
+                         client.ListProviders(arguments.Get("provider").value_or(""), options));
   if (arguments.Has("json")) {
     Json json;
     json["server"] = MessageToJson(info);
@@ -96,7 +96,9 @@ CommandSpec InfoSpec() {
   CommandSpec spec;
   spec.name = "info";
   spec.summary = "Tells what the server is and which providers it has.";
+  spec.example = "tenon info --wait 30";
   spec.options = {{"wait", "SECONDS", "Wait up to this long until the server is ready."},
+                  {"provider", "NAME", "Only this provider."},
                   {"json", "", "Print one JSON object with 'server' and 'providers'."}};
   for (Option& option : ConnectionOptions()) spec.options.push_back(std::move(option));
   return spec;

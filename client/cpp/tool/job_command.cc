@@ -6,10 +6,11 @@
 #include <vector>
 
 #include "backends/core/error.h"
-#include "backends/core/npy.h"
 #include "client/cpp/tool/commands.h"
+#include "client/cpp/tool/enums.h"
 #include "client/cpp/tool/job_text.h"
 #include "client/cpp/tool/json.h"
+#include "client/cpp/tool/npz.h"
 #include "client/cpp/tool/progress_bar.h"
 #include "client/cpp/tool/text.h"
 #include "client/cpp/tool/values.h"
@@ -70,6 +71,7 @@ int ExitOf(const absl::Status& status, const Session& session) {
 CommandSpec SpecOfOne(const char* name, const char* summary) {
   CommandSpec spec;
   spec.name = name;
+  spec.example = StrCat("tenon ", name, " jobs/0123abcd");
   spec.usage = "JOB";
   spec.summary = summary;
   spec.details = "JOB is the name that 'tenon job submit' printed, \"jobs/...\", or the id alone.";
@@ -176,7 +178,7 @@ absl::Status Result(const Arguments& arguments, const Session& session) {
       const client::JobResult result,
       call.client.ReadJobResult(JobName(arguments.positionals()[0]), call.options, retry));
   if (const auto path = arguments.Get("output")) {
-    TENON_RETURN_IF_ERROR(WriteNpyFile(*path, result.tensor));
+    TENON_RETURN_IF_ERROR(WriteArrayFile(*path, "result", result.tensor));
   }
   if (arguments.Has("json")) {
     *session.out << "{\"value\": ";
@@ -250,7 +252,9 @@ CommandSpec JobListSpec() {
   CommandSpec spec;
   spec.name = "job list";
   spec.summary = "Lists jobs, the newest first.";
-  spec.options = {{"state", "STATE", "Only jobs that are queued, running, succeeded, ...", true},
+  spec.example = "tenon job list --state running --state queued";
+  spec.options = {{"state", "STATE", "Only jobs that are queued, running, succeeded, ...", true,
+                   EnumNames<v1::JobState>()},
                   {"all-owners", "", "Of all principals; only for administrators."},
                   {"json", "", "Print one JSON array of jobs."}};
   for (Option& option : ConnectionOptions()) spec.options.push_back(std::move(option));
@@ -262,17 +266,20 @@ CommandSpec JobShowSpec() { return SpecOfOne("job show", "Describes a job."); }
 CommandSpec JobWatchSpec() {
   CommandSpec spec = SpecOfOne("job watch", "Follows a job to its end.");
   spec.details +=
-      "\nA server that restarts goes on with its jobs, and the command with watching them."
-      "\nExit code 3 when the job did not succeed.";
+      "\nA server that restarts goes on with its jobs, and the command with watching them.";
+  spec.exit_codes =
+      "0 the job has succeeded, 2 usage, 3 the server refused, or the job did not succeed, 4 the "
+      "server can't be reached, 130 interrupted.";
   spec.options.insert(spec.options.begin(), ReconnectOption());
   return spec;
 }
 
 CommandSpec JobResultSpec() {
   CommandSpec spec = SpecOfOne("job result", "Reads the result of a job that has succeeded.");
-  spec.options.insert(spec.options.begin(),
-                      {{"output", "FILE.npy", "Write the result to a file, without its scale."},
-                       ReconnectOption()});
+  spec.options.insert(
+      spec.options.begin(),
+      {{"output", "FILE", "Write the result to a .npy or .npz file, without its scale."},
+       ReconnectOption()});
   return spec;
 }
 

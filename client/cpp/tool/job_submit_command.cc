@@ -53,9 +53,9 @@ CommandSpec JobSubmitSpec() {
   spec.details =
       "Returns once the job is stored; it then outlives the connection and the server's process.\n"
       "Operands and plan as with 'tenon contract'.";
+  spec.example = "tenon job submit network.json --request-id night-1 --ttl 86400";
   spec.options = NetworkOptions();
-  spec.options.push_back(
-      {"plan", "FILE.json", "Path and slices of a plan file, in the place of the network's own."});
+  for (Option& option : PlanChoiceOptions()) spec.options.push_back(std::move(option));
   spec.options.push_back(
       {"request-id", "TEXT", "Submitting again with the same one returns the job that there is."});
   spec.options.push_back({"display-name", "TEXT", "Text for people; default: the network's name."});

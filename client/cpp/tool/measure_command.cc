@@ -7,10 +7,11 @@
 #include "absl/strings/str_split.h"
 #include "backends/core/error.h"
 #include "backends/core/file.h"
-#include "backends/core/npy.h"
 #include "client/cpp/tool/commands.h"
 #include "client/cpp/tool/measure_output.h"
+#include "client/cpp/tool/npz.h"
 #include "client/cpp/tool/progress_bar.h"
+#include "client/cpp/tool/request_options.h"
 #include "client/cpp/tool/text.h"
 #include "client/cpp/tool/values.h"
 
@@ -79,7 +80,7 @@ bool WidenIntegers(const Tensor& tensor, int64_t count, std::vector<int64_t>* la
 }
 
 absl::Status LoadLabelArray(const std::string& path, MeasureInput* input) {
-  TENON_ASSIGN_OR_RETURN(const Tensor tensor, ReadNpyFile(path));
+  TENON_ASSIGN_OR_RETURN(const Tensor tensor, LoadArrayFile(path));
   TENON_ASSIGN_OR_RETURN(const int64_t count, CheckedElementCount(tensor.spec.shape));
   const std::vector<int64_t>& shape = tensor.spec.shape;
   if (shape.empty() || *std::max_element(shape.begin(), shape.end()) != count) {
@@ -101,7 +102,7 @@ absl::Status LoadLabelArray(const std::string& path, MeasureInput* input) {
 }
 
 absl::Status LoadLabels(const std::string& path, MeasureInput* input) {
-  if (path.ends_with(".npy")) return LoadLabelArray(path, input);
+  if (path.ends_with(".npy") || IsNpz(path)) return LoadLabelArray(path, input);
   TENON_ASSIGN_OR_RETURN(const Buffer bytes, ReadFile(path));
   input->text_labels = absl::StrSplit(ToAbsl(AsText(bytes)), '\n');
   // The end of the last line is no line.
@@ -122,7 +123,7 @@ absl::Status LoadDataset(const Arguments& arguments, MeasureInput* input) {
   if (handle.has_value()) {
     input->request.dataset_handle = *handle;
   } else {
-    TENON_ASSIGN_OR_RETURN(input->dataset, ReadNpyFile(*file));
+    TENON_ASSIGN_OR_RETURN(input->dataset, LoadArrayFile(*file));
     input->request.dataset = input->dataset;
     input->request.keep_dataset = arguments.Has("keep");
   }
@@ -131,9 +132,8 @@ absl::Status LoadDataset(const Arguments& arguments, MeasureInput* input) {
 }
 
 absl::Status SetSource(const Arguments& arguments, MeasureInput* input) {
-  const std::vector<std::string> files = arguments.positionals();
   const auto glob = arguments.Get("server-files");
-  if (files.empty() != glob.has_value()) {
+  if (arguments.positionals().empty() != glob.has_value()) {
     return Error(Reason::kBadParameter,
                  "projections are given either as files or by --server-files");
   }
@@ -144,18 +144,17 @@ absl::Status SetSource(const Arguments& arguments, MeasureInput* input) {
     if (limit.has_value()) source.set_limit(*limit);
     return absl::OkStatus();
   }
-  for (const std::string& file : files) {
-    std::error_code error;
-    if (!std::filesystem::exists(file, error)) {
-      return Error(Reason::kNotFound, StrCat("'", file, "' does not exist"));
-    }
+  std::vector<std::string> files;
+  for (const std::string& path : arguments.positionals()) {
+    TENON_ASSIGN_OR_RETURN(const std::vector<std::string> arrays, ArraysIn(path));
+    files.insert(files.end(), arrays.begin(), arrays.end());
   }
   input->request.expected_projections = static_cast<int64_t>(files.size());
   input->request.next_projection =
       [files, input](client::ProjectionInput* projection) -> absl::StatusOr<bool> {
     if (input->next_file == files.size()) return false;
     projection->name = files[input->next_file++];
-    TENON_ASSIGN_OR_RETURN(input->projection, ReadNpyFile(projection->name));
+    TENON_ASSIGN_OR_RETURN(input->projection, LoadArrayFile(projection->name));
     projection->tensor = input->projection;
     return true;
   };
@@ -231,11 +230,14 @@ absl::Status Load(const Arguments& arguments, const Session& session, MeasureInp
   TENON_RETURN_IF_ERROR(SetSource(arguments, input));
   TENON_RETURN_IF_ERROR(LoadDataset(arguments, input));
   input->request.return_local = arguments.Has("local");
+  input->request.request_id = arguments.Get("request-id").value_or("");
+  TENON_RETURN_IF_ERROR(
+      SetRequestOptions(arguments, &input->request.execution, &input->request.result));
   if (session.err_is_terminal) {
     input->request.execution.set_progress_interval_seconds(kProgressSeconds);
   }
   const auto folder = arguments.Get("local");
-  if (!folder.has_value()) return absl::OkStatus();
+  if (!folder.has_value() || IsNpz(*folder)) return absl::OkStatus();
   std::error_code error;
   std::filesystem::create_directories(*folder, error);
   if (!error) return absl::OkStatus();
@@ -266,14 +268,16 @@ absl::StatusOr<int64_t> PrintItems(const Arguments& arguments, const Session& se
   }
   MeasureTable table(arguments.All("spec"), name_width, session.columns, session.out);
   int64_t failed = 0;
+  LocalOutput local(arguments.Get("local"));
   for (;;) {
     TENON_ASSIGN_OR_RETURN(std::optional<client::MeasureItem> item, stream->Next());
-    if (!item.has_value()) return failed;
+    if (!item.has_value()) {
+      TENON_RETURN_IF_ERROR(local.Close());
+      return failed;
+    }
     bar->Clear();
     if (!item->status.ok()) ++failed;
-    if (const auto folder = arguments.Get("local")) {
-      TENON_RETURN_IF_ERROR(WriteLocal(*item, *folder));
-    }
+    TENON_RETURN_IF_ERROR(local.Add(&*item));
     if (arguments.Has("json")) {
       *session.out << Dump(ItemToJson(*item)) << "\n" << std::flush;
     } else {
@@ -320,24 +324,33 @@ CommandSpec MeasureCommandSpec() {
       "A spec is a measure with its parameters: stress, tnc:k=20, snc:k=10,seed=3,rng=numpy,\n"
       "ivm:measure=silhouette, c_evm:clustering=dbscan,dbscan.eps=0.3. 'tenon measures' lists "
       "them.\n"
-      "Exit codes: 0 success, 2 usage or input, 3 the server refused the request or at least one\n"
-      "projection, 4 the server can't be reached, 130 interrupted.";
+      "Every array may stand in an archive, FILE.npz:NAME; of a projections' FILE.npz all arrays "
+      "are\n"
+      "scored.";
+  spec.exit_codes =
+      "0 success, 2 usage or input, 3 the server refused the request or at least one projection, 4 "
+      "the server can't be reached, 130 interrupted.";
+  spec.example = "tenon measure --hd hd.npy --spec tnc:k=20 --spec stress pca.npy runs.npz";
   spec.options = {
       {"hd", "FILE.npy", "The data set: n rows, d columns."},
       {"dataset", "HANDLE", "A data set that the server keeps, in place of --hd."},
       {"keep", "", "Keep the data set on the server; the summary tells its handle."},
       {"labels", "FILE",
-       "One label per row: numbers in a .npy file, or a text file of one per "
-       "line."},
+       "One label per row: numbers in a .npy or .npz file, or a text file of one per line."},
       {"spec", "SPEC", "A measure to evaluate.", true},
       {"server-files", "GLOB",
        "Take the projections from .npy files below the server's --data_root, in natural order; "
        "quote the pattern, such as 'runs/run*.npy'."},
       {"limit", "N", "With --server-files: at most so many."},
-      {"local", "DIR", "Write the scores of single rows to DIR/INDEX.SPEC.KEY.npy."},
+      {"local", "DIR",
+       "Write the scores of single rows to DIR/INDEX.SPEC.KEY.npy, or to one archive, FILE.npz."},
       {"provider", "NAME", "Provider that builds resources (default: cpu)."},
       {"fallback", "", "Build on the CPU what the provider does not build."},
-      {"dtype", "TYPE", "Element type of distances, float64 (default) or float32."},
+      {"dtype",
+       "TYPE",
+       "Element type of distances, float64 (default) or float32.",
+       false,
+       {"float64", "float32"}},
       {"geodesic", "",
        "Distances of the data set on the sphere: columns 0 and 1 are longitude and "
        "latitude."},
@@ -346,7 +359,8 @@ CommandSpec MeasureCommandSpec() {
        "Largest size of temporary files on the server; without it there are none."},
       {"temporary-directory", "DIR", "Folder for them, relative to the server's --scratch_dir."},
       {"pair-order", "HOW",
-       "How srho and nm_stress order pairs: auto (default), memory, or external (in files)."},
+       "How srho and nm_stress order pairs: auto (default), memory, or external (in files).", false,
+       EnumNames<v1::PairOrderStrategy>()},
       {"in-flight", "N", "Projections that may be in flight."},
       {"batch", "N", "Projections that may be built together; never changes a score."},
       {"forget-resources", "",
@@ -358,8 +372,10 @@ CommandSpec MeasureCommandSpec() {
        "Print one JSON object a line for each projection: 'index', 'name', and 'scores', "
        "'specs', 'seconds', or 'error'. NaN and infinity are null."},
       {"summary", "", "With --json: a last line {\"summary\": ...}."},
+      {"request-id", "TEXT", "Name of the request in logs (default: one is drawn)."},
       SharedMemoryOption(),
   };
+  for (Option& option : RequestOptions()) spec.options.push_back(std::move(option));
   for (Option& option : ConnectionOptions()) spec.options.push_back(std::move(option));
   spec.max_positionals = 1000000;
   return spec;

@@ -6,6 +6,7 @@
 
 #include "backends/core/error.h"
 #include "backends/core/npy.h"
+#include "client/cpp/tool/npz.h"
 #include "client/cpp/tool/text.h"
 #include "tenon/call.h"
 
@@ -148,13 +149,24 @@ void MeasureTable::Print(const client::MeasureItem& item) {
   *out_ << line << "  " << Pad(TimeOf(item), kMinScoreWidth, true) << "\n" << std::flush;
 }
 
-absl::Status WriteLocal(const client::MeasureItem& item, const std::string& folder) {
-  for (const client::LocalScores& local : item.local) {
-    TENON_RETURN_IF_ERROR(WriteNpyFile(
-        StrCat(folder, "/", item.index, ".", local.spec, ".", SafeName(local.key), ".npy"),
-        local.tensor));
+absl::Status LocalOutput::Add(client::MeasureItem* item) {
+  if (!path_.has_value()) return absl::OkStatus();
+  for (client::LocalScores& local : item->local) {
+    std::string name = StrCat(item->index, ".", local.spec, ".", SafeName(local.key));
+    if (IsNpz(*path_)) {
+      arrays_.emplace_back(std::move(name), std::move(local.tensor));
+    } else {
+      TENON_RETURN_IF_ERROR(WriteNpyFile(StrCat(*path_, "/", name, ".npy"), local.tensor));
+    }
   }
   return absl::OkStatus();
+}
+
+absl::Status LocalOutput::Close() {
+  if (!path_.has_value() || !IsNpz(*path_)) return absl::OkStatus();
+  std::vector<std::pair<std::string, const Tensor*>> arrays;
+  for (const auto& [name, tensor] : arrays_) arrays.emplace_back(name, &tensor);
+  return WriteNpzFile(*path_, arrays);
 }
 
 std::string FormatSummary(const v1::MeasureSummary& summary) {

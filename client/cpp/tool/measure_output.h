@@ -3,8 +3,10 @@
 #ifndef TENON_CLIENT_CPP_TOOL_MEASURE_OUTPUT_H_
 #define TENON_CLIENT_CPP_TOOL_MEASURE_OUTPUT_H_
 
+#include <optional>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -50,8 +52,20 @@ class MeasureTable {
   std::vector<Column> columns_;
 };
 
-// Writes the local arrays of an item to `folder`/INDEX.SPEC.KEY.npy.
-absl::Status WriteLocal(const client::MeasureItem& item, const std::string& folder);
+// Writes local arrays, named INDEX.SPEC.KEY: to a folder as .npy files, as they come, or to an
+// archive, at the end.
+class LocalOutput {
+ public:
+  // Nothing is written without a path.
+  explicit LocalOutput(std::optional<std::string> path) : path_(std::move(path)) {}
+  // Takes the arrays of the item away.
+  absl::Status Add(client::MeasureItem* item);
+  absl::Status Close();
+
+ private:
+  std::optional<std::string> path_;
+  std::vector<std::pair<std::string, Tensor>> arrays_;
+};
 
 // Totals, for the end of the table.
 std::string FormatSummary(const v1::MeasureSummary& summary);

@@ -105,6 +105,7 @@ CommandSpec MeasuresSpec() {
   spec.name = "measures";
   spec.usage = "[NAME]";
   spec.summary = "Lists the measures of the server, or tells all about one.";
+  spec.example = "tenon measures tnc";
   spec.options = {{"json", "", "Print a JSON list with everything the server tells."}};
   for (Option& option : ConnectionOptions()) spec.options.push_back(std::move(option));
   spec.max_positionals = 1;

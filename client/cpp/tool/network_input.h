@@ -23,6 +23,9 @@ struct NetworkInput {
   std::optional<PlanFile> plan;  // that --plan names; the request has its path and slices
 };
 
+// --plan and --plan-id, which all commands take but the one that makes plans.
+std::vector<Option> PlanChoiceOptions();
+
 // Options of LoadNetworkInput.
 std::vector<Option> NetworkOptions();
 

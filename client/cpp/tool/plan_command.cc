@@ -251,11 +251,13 @@ CommandSpec PlanSpec() {
       "that path, unless it has --replan or --plan. The plan that --output writes runs with\n"
       "'tenon contract NETWORK.json --plan FILE', and that of an einsum with\n"
       "'tenon contract 'ab,bc->ac' A.npy ... --plan FILE'.";
+  spec.example = "tenon plan network.json --target-size 2^24 --max-time 10 --output plan.json";
   spec.options = NetworkOptions();
   spec.options.push_back(
       {"shape", "2,3", "Shape of the next operand of an einsum, in place of a file.", true});
   spec.options.push_back({"output", "FILE.json", "Write the plan to a file."});
-  spec.options.push_back({"path-format", "NAME", "ssa (the default) or linear."});
+  spec.options.push_back(
+      {"path-format", "NAME", "ssa (the default) or linear.", false, {"ssa", "linear"}});
   spec.options.push_back(
       {"json", "",
        "Print one JSON object: log10_flops, sliced_log10_flops_total, sizes, slices, the path, "

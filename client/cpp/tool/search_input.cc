@@ -9,26 +9,12 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "backends/core/error.h"
-#include "client/cpp/tool/json.h"
+#include "client/cpp/tool/enums.h"
 #include "client/cpp/tool/text.h"
 #include "client/cpp/tool/values.h"
 
 namespace tenon::tool {
 namespace {
-
-// "weighted" for SEARCH_OBJECTIVE_WEIGHTED, and so on, of all known values but the first.
-template <typename Enum>
-absl::StatusOr<Enum> ParseEnum(const std::string& text, const std::string& option) {
-  const auto* type = google::protobuf::GetEnumDescriptor<Enum>();
-  std::string names;
-  for (int i = 1; i < type->value_count(); ++i) {
-    const std::string name = ShortName(type->value(i));
-    if (name == text) return static_cast<Enum>(type->value(i)->number());
-    names += StrCat(i == 1 ? "" : i + 1 == type->value_count() ? " or " : ", ", name);
-  }
-  return Error(Reason::kBadParameter, StrCat("--", option, " is '", text, "'; expected is ", names))
-      .Field(StrCat("--", option));
-}
 
 absl::Status ReadChoices(const Arguments& arguments, v1::SearchOptions* search) {
   if (const auto objective = arguments.Get("objective")) {
@@ -54,10 +40,24 @@ absl::Status ReadChoices(const Arguments& arguments, v1::SearchOptions* search) 
   return absl::OkStatus();
 }
 
+absl::StatusOr<double> ParseWeight(std::string_view text, std::string_view option) {
+  if (text == "0") return 0.0;
+  return ParsePositive(text, option);
+}
+
 absl::Status ReadBudget(const Arguments& arguments, v1::SearchOptions* search) {
   TENON_ASSIGN_OR_RETURN(const auto target,
                          GetParsed<int64_t>(arguments, "target-size", ParseCount));
   if (target.has_value()) search->set_target_size(*target);
+  TENON_ASSIGN_OR_RETURN(const auto memory,
+                         GetParsed<int64_t>(arguments, "target-memory", ParseSize));
+  if (memory.has_value()) search->set_memory_bytes(*memory);
+  TENON_ASSIGN_OR_RETURN(const auto flops,
+                         GetParsed<double>(arguments, "flops-weight", ParseWeight));
+  if (flops.has_value()) search->set_flops_weight(*flops);
+  TENON_ASSIGN_OR_RETURN(const auto elements,
+                         GetParsed<double>(arguments, "read-write-weight", ParseWeight));
+  if (elements.has_value()) search->set_read_write_weight(*elements);
   TENON_ASSIGN_OR_RETURN(const auto seconds,
                          GetParsed<double>(arguments, "max-time", ParsePositive));
   if (seconds.has_value()) search->set_max_time_seconds(*seconds);
@@ -138,13 +138,17 @@ std::vector<Option> SearchOptionsOfTool() {
       {"target-size", "N",
        "Largest number of elements of an intermediate, such as 2^24; the server slices to meet "
        "it."},
+      {"target-memory", "SIZE", "Largest planned peak that the slices are to meet, such as 4GiB."},
       {"max-time", "S", "Seconds to search for a plan, at most 600."},
       {"max-trials", "N",
        "Trials of the search; without --max-time the plan depends on them and the seed alone."},
       {"seed", "N", "Seed of the search (default: 0)."},
       {"search-threads", "N", "Threads of the search (default: all cores)."},
       {"objective", "NAME",
-       "flops, read_write, weighted (1 : 64, the default), largest_intermediate or seconds."},
+       "flops, read_write, weighted (1 : 64, the default), largest_intermediate or seconds.", false,
+       EnumNames<v1::SearchObjective>()},
+      {"flops-weight", "X", "Of a multiply-add, with the weighted objective (default: 1)."},
+      {"read-write-weight", "X", "Of an element read or written (default: 64)."},
       {"plan-for", "PROVIDER",
        "Provider whose predicted seconds and memory count (default: the first that runs it)."},
       {"methods", "NAMES",
@@ -152,10 +156,12 @@ std::vector<Option> SearchOptionsOfTool() {
        "with "
        "commas between (default: the server's portfolio). exact gives up where about 20 tensors or "
        "more are left of the network; the plan tells the methods that made it."},
-      {"slicing", "NAME", "none, fixed_tree, dynamic or annealed (default: the server's choice)."},
+      {"slicing", "NAME", "none, fixed_tree, dynamic or annealed (default: the server's choice).",
+       false, EnumNames<v1::SlicingMode>()},
       {"allow-output-slicing", "", "Indices of the output may be sliced too."},
       {"no-simplify", "", "Search the network as it is."},
-      {"plan-cache", "NAME", "use (the default), improve or bypass."},
+      {"plan-cache", "NAME", "use (the default), improve or bypass.", false,
+       EnumNames<v1::PlanCachePolicy>()},
   };
 }
 

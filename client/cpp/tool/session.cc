@@ -71,6 +71,9 @@ std::vector<Option> ConnectionOptions() {
            "Server to ask, HOST:PORT or unix:/PATH (default: $TENON_SERVER, else "
            "127.0.0.1:50551)."},
           {"timeout", "SECONDS", "Give up after this time (default: one hour)."},
+          {"retry", "SECONDS",
+           "When the server is full, starts or shuts down, or the connection breaks, send the same "
+           "request again for so long (default: 10; 0: never)."},
           {"token-file", "FILE",
            "Call with the token in its first line (default: $TENON_TOKEN, else without)."},
           {"tls", "", "Encrypt, and trust the authorities that this system trusts."},
@@ -98,6 +101,13 @@ absl::StatusOr<client::Client> Connect(const Arguments& arguments) {
   options.tls_server_name = arguments.Get("tls-server-name").value_or("");
   options.allow_plaintext_token = arguments.Has("plaintext-token");
   TENON_ASSIGN_OR_RETURN(options.token, Token(arguments));
+  if (arguments.Get("retry") == "0") {
+    options.retry.patience = absl::ZeroDuration();
+  } else {
+    TENON_ASSIGN_OR_RETURN(const auto seconds,
+                           GetParsed<double>(arguments, "retry", ParsePositive));
+    if (seconds.has_value()) options.retry.patience = absl::Seconds(*seconds);
+  }
   absl::StatusOr<client::Client> client =
       client::Client::Connect(ServerAddress(arguments), options);
   if (!client.ok()) return AsOption(client.status());

@@ -10,6 +10,7 @@
 #include "backends/core/error.h"
 #include "backends/core/sha256.h"
 #include "client/cpp/tool/commands.h"
+#include "client/cpp/tool/json.h"
 
 namespace tenon::tool {
 namespace {
@@ -50,9 +51,14 @@ absl::Status Run(const Arguments& arguments, const Session& session) {
   }
   TENON_ASSIGN_OR_RETURN(const std::string token, NewToken());
   const auto digest = Sha256(token);
+  const std::string line = StrCat(name, " ", role, " ", HexDigits(digest.data(), digest.size()));
+  if (arguments.Has("json")) {
+    *session.out << Dump(Json{{"token", token}, {"line", line}}) << "\n";
+    return absl::OkStatus();
+  }
   *session.out << token << "\n";
   *session.err << "The line for the server's --token_file:\n" << std::flush;
-  *session.out << name << " " << role << " " << HexDigits(digest.data(), digest.size()) << "\n";
+  *session.out << line << "\n";
   return absl::OkStatus();
 }
 
@@ -68,7 +74,15 @@ CommandSpec TokenSpec() {
       "goes\n"
       "into the file of tenond --token_file; it holds the token's SHA-256 only. kill -HUP makes a\n"
       "running server read the file anew.";
-  spec.options = {{"role", "ROLE", "compute (the default), or admin for administration, too."}};
+  spec.example = "tenon token new alice >alice.token";
+  spec.exit_codes = kLocalExitCodes;
+  spec.options = {{"role",
+                   "ROLE",
+                   "compute (the default), or admin for administration, too.",
+                   false,
+                   {"compute", "admin"}},
+                  {"json", "", "Print one JSON object with 'token' and 'line'."}};
+  spec.choices = {"new"};
   spec.min_positionals = 2;
   spec.max_positionals = 2;
   return spec;

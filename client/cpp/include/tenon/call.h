@@ -43,12 +43,39 @@ class Canceller {
   std::unique_ptr<State> state_;
 };
 
+// While it lives, cancelling `from` (which may be null) cancels `to`, too. Both must outlive it.
+class CancelLink {
+ public:
+  CancelLink(Canceller* to, Canceller* from);
+  ~CancelLink();
+  CancelLink(const CancelLink&) = delete;
+  CancelLink& operator=(const CancelLink&) = delete;
+
+ private:
+  Canceller* from_;
+  int id_ = 0;
+};
+
+// When a call that broke is tried again.
+struct RetryPolicy {
+  // Gives up when so much time has passed since a break and nothing came, >= 0; 0: at once.
+  absl::Duration patience = absl::Seconds(60);
+  // Before the first try, > 0; twice as long before every further one, up to 5 s. A server that
+  // asks for a longer pause gets it.
+  absl::Duration pause = absl::Milliseconds(250);
+  // Called before each pause, on the thread of the call; may be absent.
+  std::function<void(const absl::Status& error, absl::Duration pause)> on_break = nullptr;
+};
+
 // Options of one call.
 struct CallOptions {
-  // The call fails with DEADLINE_EXCEEDED after this time. Absent: ClientOptions::default_timeout.
-  std::optional<absl::Duration> timeout;
+  // The call fails with DEADLINE_EXCEEDED after this time, tries and pauses included. Absent:
+  // ClientOptions::default_timeout.
+  std::optional<absl::Duration> timeout = std::nullopt;
   // Not owned; null: the call can't be cancelled.
   Canceller* canceller = nullptr;
+  // Absent: ClientOptions::retry.
+  std::optional<RetryPolicy> retry = std::nullopt;
 };
 
 // What a server said about an error.

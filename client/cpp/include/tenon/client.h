@@ -1,4 +1,4 @@
-// A client of a Tenon server.
+// A client of a Tenon server. tenon/tenon.h has all of the library, with a tour.
 //
 //   auto client = tenon::client::Client::Connect("127.0.0.1:50551");
 //   tenon::client::ContractRequest request;
@@ -16,28 +16,45 @@
 
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "tenon/async.h"
 #include "tenon/call.h"
 #include "tenon/contract.h"
 #include "tenon/job.h"
 #include "tenon/measure.h"
 #include "tenon/measure_spec.h"
 #include "tenon/shared_memory.h"
+#include "tenon/store.h"
 #include "tenon/v1/admin.pb.h"
 #include "tenon/v1/provider.pb.h"
 
 namespace tenon::client {
 
+class SharedPlacement;
+
 struct ClientOptions {
   // Deadline of calls that name none.
   absl::Duration default_timeout = absl::Hours(1);
+  // What calls do that name nothing else: where the server says that it is full, starts or shuts
+  // down, or the connection breaks, the same call, with the same request_id, is sent again, as long
+  // as its whole input is still there (no set and no projection has been asked of a generator) and
+  // nothing has been handed out (to on_result, on_improvement or from Next()). Where no server has
+  // answered this client yet, an address that can't be reached is an error at once. Not repeated:
+  // DeleteJob and the like, and the operator's verbs. WatchJob and ReadJobResult have policies of
+  // their own. {.patience = absl::ZeroDuration()} switches it off.
+  RetryPolicy retry = {.patience = absl::Seconds(10), .pause = absl::Milliseconds(100)};
   // Size of uploaded chunks in bytes, 4096 to 4193280; lowered to what the server grants.
   int32_t chunk_bytes = 1 << 20;
+  // Threads of background calls at most, 1 to 1024; see Client::Async.
+  int async_threads = 16;
   // Goes before gRPC's own user agent, for the server's log.
   std::string user_agent = "tenon-cpp";
 
@@ -55,7 +72,7 @@ struct ClientOptions {
 };
 
 // A handle on a connection, cheap to copy; copies share the connection. Thread-safe: any number of
-// calls may run at once. Calls block until the answer is there.
+// calls may run at once. Calls block until the answer is there; Async and its like do not.
 class Client {
  public:
   // `address` is "host:port", "unix:/path", or another target that gRPC understands. No connection
@@ -83,9 +100,63 @@ class Client {
 
   // Starts a measurement. Refusals by the server come from Next().
   absl::StatusOr<MeasureStream> Measure(MeasureRequest request, const CallOptions& options = {});
+  // The same to its end: all answers at once, or each to `on_item`, whose error ends it.
+  absl::StatusOr<MeasureOutcome> MeasureAll(
+      MeasureRequest request, const CallOptions& options = {},
+      const std::function<absl::Status(MeasureItem)>& on_item = nullptr);
+
+  // Runs `call`, a function (Client&, const CallOptions&) -> absl::StatusOr<T>, on one of the
+  // client's threads and returns at once. The options that it is given are these, with the time
+  // that is left and the canceller of the Pending, and it passes them on. With all threads busy it
+  // waits for its turn, in the order in which they came.
+  template <typename Call>
+  auto Async(Call call, CallOptions options = {}) {
+    using Result = std::invoke_result_t<Call&, Client&, const CallOptions&>;
+    const auto state = std::make_shared<AsyncState>(options.canceller);
+    const auto promise = std::make_shared<std::promise<Result>>();
+    options.canceller = &state->canceller;
+    Pending<typename Result::value_type> pending(state, promise->get_future());
+    RunLater(
+        [call = std::move(call), state, promise](Client client, const CallOptions& left) mutable {
+          Result result = call(client, left);
+          { const Client gone = std::move(client); }  // before anyone hears of the end
+          promise->set_value(std::move(result));
+        },
+        std::move(options));
+    return pending;
+  }
+  // Contract, Plan and MeasureAll in the background. Callbacks run on the thread of the call.
+  Pending<ContractOutcome> ContractAsync(ContractRequest request, CallOptions options = {},
+                                         ContractCallbacks callbacks = {});
+  Pending<v1::PlanResult> PlanAsync(ContractRequest request, CallOptions options = {},
+                                    PlanCallbacks callbacks = {});
+  Pending<MeasureOutcome> MeasureAllAsync(
+      MeasureRequest request, CallOptions options = {},
+      std::function<absl::Status(MeasureItem)> on_item = nullptr);
+
+  // Uploads an array that stays on the server: a data set of n rows and d columns, or an operand.
+  // The same content has the same name, "datasets/{sha256}" or "tensors/{sha256}", so sending it
+  // again is no harm.
+  absl::StatusOr<v1::CreateDatasetResponse> CreateDataset(const TensorView& array,
+                                                          const StoreOptions& store = {},
+                                                          const CallOptions& options = {});
+  absl::StatusOr<v1::CreateTensorResponse> CreateTensor(const TensorView& array,
+                                                        const StoreOptions& store = {},
+                                                        const CallOptions& options = {});
+  absl::StatusOr<v1::Dataset> GetDataset(const std::string& name, const CallOptions& options = {});
+  absl::StatusOr<v1::StoredTensor> GetTensor(const std::string& name,
+                                             const CallOptions& options = {});
+  // A page, the most recently used first.
+  absl::StatusOr<v1::ListDatasetsResponse> ListDatasets(const v1::ListDatasetsRequest& request = {},
+                                                        const CallOptions& options = {});
+  absl::StatusOr<v1::ListTensorsResponse> ListTensors(const v1::ListTensorsRequest& request = {},
+                                                      const CallOptions& options = {});
+  // Forgets it; the bytes that became free. IN_USE while a call works on it.
+  absl::StatusOr<int64_t> DeleteDataset(const std::string& name, const CallOptions& options = {});
+  absl::StatusOr<int64_t> DeleteTensor(const std::string& name, const CallOptions& options = {});
 
   // Submits a contraction that the server keeps and runs by itself; returns once it is stored. A
-  // lost answer is no harm where the request has a request_id: ask again.
+  // lost answer is no harm: the same request_id again finds the job that there is.
   absl::StatusOr<v1::SubmitContractionResponse> SubmitJob(const JobRequest& request,
                                                           const CallOptions& options = {});
   // A job by its name, "jobs/{id}".
@@ -141,6 +212,19 @@ class Client {
 
  private:
   struct Impl;
+  absl::StatusOr<ContractOutcome> ContractOnce(const ContractRequest& request,
+                                               const std::string& request_id,
+                                               const CallOptions& options,
+                                               const ContractCallbacks& callbacks,
+                                               SharedPlacement* placement, bool* whole);
+  // Runs `task` on a thread of the client, with a copy of this and what is left of the options'
+  // time.
+  void RunLater(std::function<void(Client, const CallOptions&)> task, CallOptions options);
+  template <typename Request, typename Response, typename Open>
+  absl::StatusOr<Response> Store(const TensorView& array, const StoreOptions& store,
+                                 const CallOptions& options, Open open);
+  absl::Status SubmitOnce(const JobRequest& request, const std::string& request_id,
+                          const CallOptions& options, v1::SubmitContractionResponse* response);
   absl::Status ReadOnce(const std::string& name, const CallOptions& options, int64_t offset,
                         const std::function<absl::Status(const v1::ReadResultResponse&)>& add);
   absl::Status WatchOnce(const v1::WatchJobRequest& request, const CallOptions& options,

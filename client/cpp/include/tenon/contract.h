@@ -38,7 +38,7 @@ struct Operand {
 // A contraction. Exactly one of `einsum` and `network` is given, at most one of `path`, `plan_id`
 // and `search`. The bytes that the views show must stay until Contract returns.
 struct ContractRequest {
-  // Names the request in logs and reports; empty: the server makes one up.
+  // Names the request in logs and reports, the same at every try; empty: one is drawn.
   std::string request_id;
   // "ab,bc->ac".
   std::string einsum;

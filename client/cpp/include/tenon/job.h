@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "tenon/call.h"
 #include "tenon/contract.h"
 #include "tenon/v1/job.pb.h"
 
@@ -30,14 +31,7 @@ struct JobRequest {
 
 // What Client::WatchJob and Client::ReadJobResult do when the connection or the server breaks: they
 // try again, since a job outlives both. Where no server has answered at all, they do not.
-struct JobRetry {
-  // Gives up when so much time has passed since a break and nothing came, >= 0; 0: at once.
-  absl::Duration patience = absl::Seconds(60);
-  // Before the first try, > 0; twice as long before every further one, up to 5 s.
-  absl::Duration pause = absl::Milliseconds(250);
-  // Called before each pause, on the thread of the call; may be absent.
-  std::function<void(const absl::Status& error, absl::Duration pause)> on_break = nullptr;
-};
+using JobRetry = RetryPolicy;
 
 // Called by Client::WatchJob, on the thread that called it. Both may be absent.
 struct JobCallbacks {

@@ -34,7 +34,7 @@ using LabelsView = std::variant<std::monostate, std::span<const int64_t>, std::s
 
 // A measurement. The bytes of data set and labels must stay until the stream is gone.
 struct MeasureRequest {
-  // Names the request in logs and reports; empty: the server makes one up.
+  // Names the request in logs and reports, the same at every try; empty: one is drawn.
   std::string request_id;
   // See ParseMeasureSpec in tenon/measure_spec.h.
   std::vector<v1::MeasureSpec> specs;
@@ -96,6 +96,13 @@ struct MeasureItem {
   // Per spec, in order of the request; local arrays stand in `local` instead.
   v1::MeasureScores scores;
   std::vector<LocalScores> local;
+};
+
+// What Client::MeasureAll gives.
+struct MeasureOutcome {
+  // In order; empty when on_item took them. Items may have errors of their own.
+  std::vector<MeasureItem> items;
+  v1::MeasureSummary summary;
 };
 
 // A running measurement. Next() from one thread at a time; Stop() and Cancel() from any thread.
