@@ -27,13 +27,12 @@ from tenon.zadu import (ZADU, EmbeddingExecutionError, EmbeddingResult, Executio
                         Spec, make_spec)
 
 __all__ = ["Cancelled", "Client", "ContractExpression", "ContractionReport", "Dataset",
-           "DeadlineExceeded",
-           "EmbeddingExecutionError", "EmbeddingResult", "ExceedsBudget", "ExecutionConfig",
-           "InvalidRequest", "MEASURE", "MeasureId", "MeasurementReport", "NotFound",
-           "NotPermitted", "Plan", "Refused", "Scores", "Spec", "TenonError", "Unavailable",
-           "Unsupported", "ZADU", "connect", "contract", "default_client", "einsum", "make_spec",
-           "measure", "measures", "metrics",
-           "parse_bytes", "plan", "set_default_client",
+           "DeadlineExceeded", "EmbeddingExecutionError", "EmbeddingResult", "ExceedsBudget",
+           "ExecutionConfig", "InvalidRequest", "MEASURE", "MeasureId", "MeasurementReport",
+           "NotFound", "NotPermitted", "Plan", "Refused", "Scores", "Spec", "TenonError",
+           "Unavailable", "Unsupported", "ZADU", "connect", "contract", "default_client", "einsum",
+           "make_spec", "measure", "measures", "metrics", "parse_bytes", "plan",
+           "set_default_client",
            # of opt_einsum, cotengra and quimb
            "Optimizer", "aio", "contract_expression", "contract_many", "contract_tree", "tree"]
 
