@@ -2,7 +2,8 @@
 """Checks that every #include respects TENON_ROOM_DEPENDENCIES (TenonTargets.cmake).
 
 A room is a folder of the source tree. The table says which rooms a room may use; nothing in backends/
-may use the wire contract, the server or the client; and rooms never use each other in a circle.
+may use the wire contract, the server or the client; the command uses the client by its public headers;
+and rooms never use each other in a circle.
 Prints one "file:line: message" per violation and exits with 1 if there is any, with 2 if the table
 cannot be read.
 """
@@ -20,6 +21,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
 # Headers that come with gRPC and Protobuf or are generated from proto/.
 WIRE = re.compile(r"^(proto/|tenon/v1/|google/(rpc|protobuf)/|grpc)")
 FORBIDDEN_IN_BACKENDS = {"proto", "server", "client"}
+# The command is a user of the client library like any other: of client/ it sees what is installed.
+TOOL = "client/cpp/tool/"
 
 
 def read_table(path):
@@ -110,6 +113,9 @@ def check(root):
             continue
         if target.startswith("tests/"):
             violations.append(f"{where}: '{target}' belongs to the tests")
+        if file.startswith(TOOL) and (target.startswith("grpc") or target.startswith("client/")
+                                      and not target.startswith(TOOL)):
+            violations.append(f"{where}: the command must not use '{target}', but tenon/*.h alone")
         if room is None or other is None or other == room:
             continue
         used.setdefault(room, {}).setdefault(other, where)

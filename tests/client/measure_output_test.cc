@@ -123,7 +123,7 @@ TEST(MeasureOutputTest, LocalArraysBecomeFiles) {
   tensor.buffer.as<double>()[0] = 1.5;
   tensor.buffer.as<double>()[1] = -2;
   item.local.push_back({1, "../local", std::move(tensor)});
-  ASSERT_TRUE(WriteLocal(item, folder).ok());
+  ASSERT_TRUE(LocalOutput(folder).Add(&item).ok());
   const auto read = ReadNpyFile(folder + "/3.1..._local.npy");
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->buffer.as<double>()[1], -2);

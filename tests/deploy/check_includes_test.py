@@ -56,6 +56,15 @@ class CheckIncludes(unittest.TestCase):
     def test_a_clean_tree_passes(self):
         self.assertEqual(self.run_check(), (0, ""))
 
+    def test_the_command_uses_the_public_headers_alone(self):
+        self.write("client/cpp/tool/info.cc",
+                   '#include "client/cpp/tool/text.h"\n#include "tenon/client.h"\n')
+        self.assertEqual(self.run_check(), (0, ""))
+        self.write("client/cpp/tool/wire.cc", '\n#include "client/cpp/wire.h"\n')
+        self.write("client/cpp/tool/channel.cc", '#include <grpcpp/channel.h>\n')
+        self.assert_violation("client/cpp/tool/wire.cc:2", "client/cpp/wire.h", "tenon/*.h")
+        self.assert_violation("client/cpp/tool/channel.cc:1", "grpcpp/channel.h")
+
     def test_a_room_that_is_not_listed(self):
         self.write("client/cpp/tool.cc", '// a tool\n#include "backends/schedule/job.h"\n')
         self.assert_violation("client/cpp/tool.cc:2", "'client'", "'schedule'")

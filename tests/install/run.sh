@@ -31,7 +31,7 @@ until [ -s "$folder/port" ]; do
 done
 address=127.0.0.1:$(head -n 1 "$folder/port" | cut -d ' ' -f 1)
 said=$("$folder/build/consumer" "$address")
-[ "$said" = $'9\nSHAPE_MISMATCH' ] || { echo "the consumer said: $said" >&2; exit 1; }
+[ "$said" = $'9\nBAD_EXPRESSION' ] || { echo "the consumer said: $said" >&2; exit 1; }
 "$prefix/bin/tenon" info --server "$address" >/dev/null
 kill "$server"
 wait "$server"

@@ -201,10 +201,9 @@ CommandSpec BenchSpec() {
       "loop: --rate; a latency counts from the time at which the request was due, so that what a\n"
       "slow server keeps waiting shows. What is due before the end is sent up to a window's "
       "length\n"
-      "after it; what is late even then is never sent. It measures until the rates and mean "
-      "latencies of three\n"
-      "windows agree, or for --duration, or --requests. Everything is as a program sees it that\n"
-      "uses the C++ client, copies and checks included.";
+      "after it; what is late even then is never sent. It measures until the rates and mean\n"
+      "latencies of three windows agree, or for --duration, or --requests. Everything is as a\n"
+      "program sees it that uses the C++ client, copies and checks included; nothing is retried.";
   spec.exit_codes =
       "0 success, 1 --target-p99 is missed (a request that failed or was never sent counts as "
       "never "

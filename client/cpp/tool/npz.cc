@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <memory>
+#include <set>
 #include <string_view>
 
 #include "absl/strings/match.h"
@@ -98,10 +98,110 @@ uint32_t Crc(std::string_view bytes) {
       crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
+// What local header and directory both say of a member, from the version on that is needed.
+void AppendCommon(const std::string& name, std::string_view data, bool wide, std::string* to) {
+  constexpr uint16_t kDate = 1 << 5 | 1;  // the first day that a ZIP file can tell
+  Put<uint16_t>(wide ? 45 : 20, to);
+  Put<uint16_t>(kIsUtf8, to);
+  Put<uint16_t>(kStored, to);
+  Put<uint16_t>(0, to);
+  Put<uint16_t>(kDate, to);
+  Put<uint32_t>(Crc(data), to);
+  const uint32_t bytes = wide ? kSaturated : static_cast<uint32_t>(data.size());
+  Put<uint32_t>(bytes, to);
+  Put<uint32_t>(bytes, to);
+  Put<uint16_t>(static_cast<uint16_t>(name.size()), to);
+}
+
+// The sizes in 64 bits, of a field of `bytes`.
+void AppendWide(uint16_t bytes, uint64_t size, std::string* to) {
+  Put<uint16_t>(kZip64Extra, to);
+  Put<uint16_t>(bytes, to);
+  Put<uint64_t>(size, to);
+  Put<uint64_t>(size, to);
+}
+
+void AppendMember(const std::string& name, std::string_view data, uint64_t zip64_from,
+                  std::string* out, std::string* directory) {
+  const uint64_t offset = out->size();
+  const bool wide = data.size() >= zip64_from || offset >= zip64_from;
+  Put<uint32_t>(kLocalHeader, out);
+  AppendCommon(name, data, wide, out);
+  Put<uint16_t>(wide ? 20 : 0, out);
+  *out += name;
+  if (wide) AppendWide(16, data.size(), out);
+  *out += data;
+
+  Put<uint32_t>(kCentralHeader, directory);
+  Put<uint16_t>(45, directory);  // version that made it
+  AppendCommon(name, data, wide, directory);
+  Put<uint16_t>(wide ? 28 : 0, directory);
+  directory->append(10, '\0');  // no comment, the first disk, no attributes
+  Put<uint32_t>(wide ? kSaturated : static_cast<uint32_t>(offset), directory);
+  *directory += name;
+  if (!wide) return;
+  AppendWide(24, data.size(), directory);
+  Put<uint64_t>(offset, directory);
+}
+
+// What follows the directory, which begins at `offset`.
+void AppendEnd(uint64_t members, uint64_t offset, bool wide, std::string* directory) {
+  const uint64_t bytes = directory->size();
+  if (wide) {
+    Put<uint32_t>(kEnd64, directory);
+    Put<uint64_t>(kEnd64Bytes - 12, directory);
+    Put<uint16_t>(45, directory);
+    Put<uint16_t>(45, directory);
+    Put<uint64_t>(0, directory);  // disks
+    Put<uint64_t>(members, directory);
+    Put<uint64_t>(members, directory);
+    Put<uint64_t>(bytes, directory);
+    Put<uint64_t>(offset, directory);
+    Put<uint32_t>(kEnd64Locator, directory);
+    Put<uint32_t>(0, directory);
+    Put<uint64_t>(offset + bytes, directory);
+    Put<uint32_t>(1, directory);
+  }
+  const uint16_t count = wide ? 0xffff : static_cast<uint16_t>(members);
+  Put<uint32_t>(kEnd, directory);
+  Put<uint32_t>(0, directory);
+  Put<uint16_t>(count, directory);
+  Put<uint16_t>(count, directory);
+  Put<uint32_t>(wide ? kSaturated : static_cast<uint32_t>(bytes), directory);
+  Put<uint32_t>(wide ? kSaturated : static_cast<uint32_t>(offset), directory);
+  Put<uint16_t>(0, directory);
+}
+
 // Where the directory stands.
 struct Directory {
   uint64_t members = 0, bytes = 0, offset = 0;
 };
+
+absl::StatusOr<Directory> FindDirectory(const std::string& path, uint64_t size_bytes) {
+  const uint64_t tail_bytes = std::min<uint64_t>(size_bytes, kEndBytes + 65535 + kLocatorBytes);
+  TENON_ASSIGN_OR_RETURN(const std::string tail,
+                         ReadText(path, size_bytes - tail_bytes, tail_bytes));
+  size_t end = tail.size() < kEndBytes ? std::string::npos : tail.size() - kEndBytes;
+  while (end != std::string::npos &&
+         !(U32(tail, end) == kEnd && end + kEndBytes + U16(tail, end + 20) == tail.size())) {
+    end = end == 0 ? std::string::npos : end - 1;
+  }
+  if (end == std::string::npos) {
+    return Bad(path, "it is no .npz file: the directory at its end is missing");
+  }
+  Directory directory = {U16(tail, end + 10), U32(tail, end + 12), U32(tail, end + 16)};
+  const bool has_locator = end >= kLocatorBytes && U32(tail, end - kLocatorBytes) == kEnd64Locator;
+  if (has_locator) {
+    const uint64_t at = U64(tail, end - kLocatorBytes + 8);
+    if (size_bytes < kEnd64Bytes || at > size_bytes - kEnd64Bytes) {
+      return Bad(path, "its directory lies outside the file");
+    }
+    TENON_ASSIGN_OR_RETURN(const std::string end64, ReadText(path, at, kEnd64Bytes));
+    if (U32(end64, 0) != kEnd64) return Bad(path, "its ZIP64 directory is damaged");
+    directory = {U64(end64, 32), U64(end64, 40), U64(end64, 48)};
+  }
+  return directory;
+}
 
 }  // namespace
 
@@ -119,28 +219,7 @@ absl::StatusOr<NpzFile> NpzFile::Open(const std::string& path) {
 }
 
 absl::Status NpzFile::ReadDirectory() {
-  const uint64_t tail_bytes = std::min<uint64_t>(size_bytes_, kEndBytes + 65535 + kLocatorBytes);
-  TENON_ASSIGN_OR_RETURN(const std::string tail,
-                         ReadText(path_, size_bytes_ - tail_bytes, tail_bytes));
-  size_t end = tail.size() < kEndBytes ? std::string::npos : tail.size() - kEndBytes;
-  while (end != std::string::npos &&
-         !(U32(tail, end) == kEnd && end + kEndBytes + U16(tail, end + 20) == tail.size())) {
-    end = end == 0 ? std::string::npos : end - 1;
-  }
-  if (end == std::string::npos) {
-    return Bad(path_, "it is no .npz file: the directory at its end is missing");
-  }
-  Directory directory = {U16(tail, end + 10), U32(tail, end + 12), U32(tail, end + 16)};
-  const bool has_locator = end >= kLocatorBytes && U32(tail, end - kLocatorBytes) == kEnd64Locator;
-  if (has_locator) {
-    const uint64_t at = U64(tail, end - kLocatorBytes + 8);
-    if (size_bytes_ < kEnd64Bytes || at > size_bytes_ - kEnd64Bytes) {
-      return Bad(path_, "its directory lies outside the file");
-    }
-    TENON_ASSIGN_OR_RETURN(const std::string end64, ReadText(path_, at, kEnd64Bytes));
-    if (U32(end64, 0) != kEnd64) return Bad(path_, "its ZIP64 directory is damaged");
-    directory = {U64(end64, 32), U64(end64, 40), U64(end64, 48)};
-  }
+  TENON_ASSIGN_OR_RETURN(const Directory directory, FindDirectory(path_, size_bytes_));
   if (directory.bytes > size_bytes_ || directory.offset > size_bytes_ - directory.bytes ||
       directory.bytes > kMostDirectoryBytes) {
     return Bad(path_, "its directory lies outside the file");
@@ -148,6 +227,7 @@ absl::Status NpzFile::ReadDirectory() {
   TENON_ASSIGN_OR_RETURN(const std::string text,
                          ReadText(path_, directory.offset, directory.bytes));
   std::string_view rest = text;
+  std::set<std::string> names;
   for (uint64_t i = 0; i < directory.members; ++i) {
     if (rest.size() < kCentralBytes || U32(rest, 0) != kCentralHeader) {
       return Bad(path_, "its directory is damaged");
@@ -158,10 +238,8 @@ absl::Status NpzFile::ReadDirectory() {
     rest.remove_prefix(bytes);
     if (!absl::EndsWith(member.name, ".npy")) continue;
     member.name.resize(member.name.size() - 4);
-    for (const Member& other : members_) {
-      if (other.name == member.name) {
-        return Bad(path_, StrCat("it has two arrays '", member.name, "'"));
-      }
+    if (!names.insert(member.name).second) {
+      return Bad(path_, StrCat("it has two arrays '", member.name, "'"));
     }
     members_.push_back(std::move(member));
   }
@@ -249,75 +327,13 @@ absl::StatusOr<Tensor> NpzFile::ReadMember(const Member& member) const {
 absl::Status WriteNpzFile(const std::string& path,
                           const std::vector<std::pair<std::string, const Tensor*>>& arrays,
                           uint64_t zip64_from) {
-  constexpr uint16_t kDate = 1 << 5 | 1;  // the first day that a ZIP file can tell
   std::string out;
   std::string directory;
   for (const auto& [name, tensor] : arrays) {
-    const std::string data = FormatNpy(*tensor);
-    const std::string file = StrCat(name, ".npy");
-    const uint64_t offset = out.size();
-    const bool wide = data.size() >= zip64_from || offset >= zip64_from;
-    const auto common = [&](std::string* to) {
-      Put<uint16_t>(wide ? 45 : 20, to);  // version that is needed
-      Put<uint16_t>(kIsUtf8, to);
-      Put<uint16_t>(kStored, to);
-      Put<uint16_t>(0, to);
-      Put<uint16_t>(kDate, to);
-      Put<uint32_t>(Crc(data), to);
-      for (int i = 0; i < 2; ++i) {
-        Put<uint32_t>(wide ? kSaturated : static_cast<uint32_t>(data.size()), to);
-      }
-      Put<uint16_t>(static_cast<uint16_t>(file.size()), to);
-    };
-    Put<uint32_t>(kLocalHeader, &out);
-    common(&out);
-    Put<uint16_t>(wide ? 20 : 0, &out);
-    out += file;
-    const auto extra = [&](uint16_t bytes, std::string* to) {
-      Put<uint16_t>(kZip64Extra, to);
-      Put<uint16_t>(bytes, to);
-      for (int i = 0; i < 2; ++i) Put<uint64_t>(data.size(), to);
-    };
-    if (wide) extra(16, &out);
-    out += data;
-
-    Put<uint32_t>(kCentralHeader, &directory);
-    Put<uint16_t>(45, &directory);  // version that made it
-    common(&directory);
-    Put<uint16_t>(wide ? 28 : 0, &directory);
-    directory.append(10, '\0');  // no comment, the first disk, no attributes
-    Put<uint32_t>(wide ? kSaturated : static_cast<uint32_t>(offset), &directory);
-    directory += file;
-    if (!wide) continue;
-    extra(24, &directory);
-    Put<uint64_t>(offset, &directory);
+    AppendMember(StrCat(name, ".npy"), FormatNpy(*tensor), zip64_from, &out, &directory);
   }
-  const uint64_t offset = out.size();
-  const auto directory_bytes = static_cast<uint32_t>(directory.size());
-  const bool wide = offset >= zip64_from || arrays.size() >= 0xffff || zip64_from == 0;
-  if (wide) {
-    const uint64_t at = offset + directory.size();
-    Put<uint32_t>(kEnd64, &directory);
-    Put<uint64_t>(kEnd64Bytes - 12, &directory);
-    Put<uint16_t>(45, &directory);
-    Put<uint16_t>(45, &directory);
-    Put<uint64_t>(0, &directory);  // disks
-    for (int i = 0; i < 2; ++i) Put<uint64_t>(arrays.size(), &directory);
-    Put<uint64_t>(at - offset, &directory);
-    Put<uint64_t>(offset, &directory);
-    Put<uint32_t>(kEnd64Locator, &directory);
-    Put<uint32_t>(0, &directory);
-    Put<uint64_t>(at, &directory);
-    Put<uint32_t>(1, &directory);
-  }
-  Put<uint32_t>(kEnd, &directory);
-  Put<uint32_t>(0, &directory);
-  for (int i = 0; i < 2; ++i) {
-    Put<uint16_t>(wide ? 0xffff : static_cast<uint16_t>(arrays.size()), &directory);
-  }
-  Put<uint32_t>(wide ? kSaturated : directory_bytes, &directory);
-  Put<uint32_t>(wide ? kSaturated : static_cast<uint32_t>(offset), &directory);
-  Put<uint16_t>(0, &directory);
+  const bool wide = out.size() >= zip64_from || arrays.size() >= 0xffff;
+  AppendEnd(arrays.size(), out.size(), wide, &directory);
   return WriteFile(path, {out, directory});
 }
 

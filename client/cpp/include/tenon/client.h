@@ -61,13 +61,13 @@ struct ClientOptions {
   // Encrypts the connection and checks the server's certificate; each of the next three does so,
   // too. Unix sockets are never encrypted. Files are PEM and read once.
   bool tls = false;
-  std::string tls_ca;             // who signs the server's certificate; empty: the system's
-  std::string tls_cert, tls_key;  // the client's own, for servers that ask for one
+  std::string tls_ca = "";  // who signs the server's certificate; empty: the system's
+  std::string tls_cert = "", tls_key = "";  // the client's own, for servers that ask for one
   // Name that the server's certificate has. Empty: the host of the address.
-  std::string tls_server_name;
+  std::string tls_server_name = "";
   // Goes with every call, for servers that ask for one. Empty: none. Only over an encrypted
   // connection or to this machine, unless allowed.
-  std::string token;
+  std::string token = "";
   bool allow_plaintext_token = false;
 };
 

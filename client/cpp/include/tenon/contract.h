@@ -105,19 +105,19 @@ struct ContractOutcome {
 
 // Called by Contract, on the thread that called it, one at a time. All may be absent.
 struct ContractCallbacks {
-  std::function<void(const v1::ContractAccepted&)> on_accepted;
+  std::function<void(const v1::ContractAccepted&)> on_accepted = nullptr;
   // Needs execution.progress_interval_seconds.
-  std::function<void(const v1::ContractProgress&)> on_progress;
+  std::function<void(const v1::ContractProgress&)> on_progress = nullptr;
   // Takes each result when it has come. An error cancels the call and is returned by Contract.
-  std::function<absl::Status(ContractResult)> on_result;
+  std::function<absl::Status(ContractResult)> on_result = nullptr;
 };
 
 // Called by Plan, on the thread that called it, one at a time. Both may be absent.
 struct PlanCallbacks {
   // Every better plan.
-  std::function<void(const v1::PlanImprovement&)> on_improvement;
+  std::function<void(const v1::PlanImprovement&)> on_improvement = nullptr;
   // Needs execution.progress_interval_seconds.
-  std::function<void(const v1::PlanProgress&)> on_progress;
+  std::function<void(const v1::PlanProgress&)> on_progress = nullptr;
 };
 
 // The header of the call without inline bytes: what Contract and Estimate send. Checks what can be

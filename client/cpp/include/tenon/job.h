@@ -22,11 +22,11 @@ struct JobRequest {
   // submission idempotent: the same request again returns the job that it has made.
   ContractRequest contraction;
   // Text for people, at most 256 bytes.
-  std::string display_name;
+  std::string display_name = "";
   // How long it is kept after its end, > 0. Absent: the server's default.
-  std::optional<absl::Duration> ttl;
+  std::optional<absl::Duration> ttl = std::nullopt;
   // It fails when it has run this long, > 0, interruptions not counted. Absent: no limit.
-  std::optional<absl::Duration> max_run_time;
+  std::optional<absl::Duration> max_run_time = std::nullopt;
 };
 
 // What Client::WatchJob and Client::ReadJobResult do when the connection or the server breaks: they
@@ -36,8 +36,8 @@ using JobRetry = RetryPolicy;
 // Called by Client::WatchJob, on the thread that called it. Both may be absent.
 struct JobCallbacks {
   // The job as it is, then at every change of its state; as it is again after a break.
-  std::function<void(const v1::Job&)> on_job;
-  std::function<void(const v1::ContractProgress&)> on_progress;
+  std::function<void(const v1::Job&)> on_job = nullptr;
+  std::function<void(const v1::ContractProgress&)> on_progress = nullptr;
 };
 
 // The result of a job that has succeeded.
