@@ -102,6 +102,10 @@ absl::Status RunContract(ContractStream* stream, ContractUpload* upload, Contrac
 
 }  // namespace
 
+absl::StatusOr<Client> Client::Connect(const std::string& address) {
+  return Connect(address, ClientOptions());
+}
+
 absl::StatusOr<Client> Client::Connect(const std::string& address, ClientOptions options) {
   if (address.empty()) {
     return Error(Reason::kBadParameter, "the address of the server is empty").Field("address");

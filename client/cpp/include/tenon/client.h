@@ -78,7 +78,9 @@ class Client {
   // `address` is "host:port", "unix:/path", or another target that gRPC understands. No connection
   // is made before the first call, so an unreachable server shows there (IsUnreachable).
   // BAD_PARAMETER for an empty address, options out of range or files that can't be used.
-  static absl::StatusOr<Client> Connect(const std::string& address, ClientOptions options = {});
+  static absl::StatusOr<Client> Connect(const std::string& address, ClientOptions options);
+  // With the options' defaults.
+  static absl::StatusOr<Client> Connect(const std::string& address);
 
   // Contracts. Operands below 64 KiB go with the header, up to 3 MiB together; larger ones are
   // sent in chunks, on a thread of the call, after the server has accepted the header. What comes
