@@ -35,13 +35,17 @@ class ConnectionTest : public ::testing::Test {
   }
   std::shared_ptr<grpc::Channel> NewChannel() const { return ChannelTo(server_->addresses()[0]); }
 
-  // Calls until the connection under the channel has been closed so often; every call succeeds.
+  // Calls until the connection under the channel has been closed so often; every call succeeds,
+  // but for those that gRPC's client of 1.51 loses when it begins them as the connection goes
+  // (github.com/grpc/grpc/issues/31733).
   void CallUntilClosed(int times) const {
     const auto limit = Clock::now() + kPatience;
     for (int closed = 0; closed < times && Clock::now() < limit;) {
       std::string answer;
       const grpc::Status status = RawUnary(channel_, kHealth, "", &answer);
-      ASSERT_TRUE(status.ok()) << status.error_message();
+      const bool lost = status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+                        status.error_message() == "GOAWAY received";
+      ASSERT_TRUE(status.ok() || lost) << status.error_message();
       if (channel_->GetState(false) == GRPC_CHANNEL_IDLE) ++closed;
     }
     ASSERT_LT(Clock::now(), limit) << "connections do not age";
