@@ -5,6 +5,7 @@
 
 #include <future>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -15,9 +16,9 @@ namespace tenon::client {
 // What a call in the background is cancelled by; used by the library.
 struct AsyncState {
   // `caller` may be null, else it outlives the call.
-  explicit AsyncState(Canceller* caller) : link(&canceller, caller) {}
+  explicit AsyncState(Canceller* caller) { link.emplace(&canceller, caller); }
   Canceller canceller;
-  const CancelLink link;
+  std::optional<CancelLink> link;  // until the call has ended
 };
 
 // A call that runs, or waits for one of the client's threads. Movable; Cancel() from any thread,

@@ -18,6 +18,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -120,9 +121,14 @@ class Client {
     Pending<typename Result::value_type> pending(state, promise->get_future());
     RunLater(
         [call = std::move(call), state, promise](Client client, const CallOptions& left) mutable {
-          Result result = call(client, left);
-          { const Client gone = std::move(client); }  // before anyone hears of the end
-          promise->set_value(std::move(result));
+          std::optional<Result> result;
+          {  // what the call holds goes before anyone hears of its end
+            Call mine = std::move(call);
+            Client here = std::move(client);
+            result.emplace(mine(here, left));
+          }
+          state->link.reset();
+          promise->set_value(*std::move(result));
         },
         std::move(options));
     return pending;
