@@ -23,6 +23,13 @@ std::mt19937_64& Random() {
 
 }  // namespace
 
+RetryPolicy RetryOfCalls() {
+  RetryPolicy policy;
+  policy.patience = absl::Seconds(10);
+  policy.pause = absl::Milliseconds(100);
+  return policy;
+}
+
 bool MayRepeat(const absl::Status& status) {
   if (status.code() == absl::StatusCode::kUnavailable) return true;
   const std::optional<ServerError> error = ServerErrorOf(status);

@@ -67,6 +67,9 @@ struct RetryPolicy {
   std::function<void(const absl::Status& error, absl::Duration pause)> on_break = nullptr;
 };
 
+// ClientOptions::retry by default: a patience of 10 s, and a first pause of 0.1 s.
+RetryPolicy RetryOfCalls();
+
 // Options of one call.
 struct CallOptions {
   // The call fails with DEADLINE_EXCEEDED after this time, tries and pauses included. Absent:

@@ -51,7 +51,7 @@ struct ClientOptions {
   // answered this client yet, an address that can't be reached is an error at once. Not repeated:
   // DeleteJob and the like, and the operator's verbs. WatchJob and ReadJobResult have policies of
   // their own. {.patience = absl::ZeroDuration()} switches it off.
-  RetryPolicy retry = {.patience = absl::Seconds(10), .pause = absl::Milliseconds(100)};
+  RetryPolicy retry = RetryOfCalls();
   // Size of uploaded chunks in bytes, 4096 to 4193280; lowered to what the server grants.
   int32_t chunk_bytes = 1 << 20;
   // Threads of background calls at most, 1 to 1024; see Client::Async.
